@@ -1,0 +1,349 @@
+//! What a ServerApp and whoever starts it do: claim a run, take its inputs, send instructions, collect replies, finish.
+
+use bytes::Bytes;
+
+use crate::Seconds;
+use crate::fleet::{drop_instruction, drop_reply, running};
+use crate::id::{MessageId, NodeId, ObjectId, RunId};
+use crate::message::{Envelope, Instruction, MessageError, Reply};
+use crate::node;
+use crate::object::{self, Announcement, Content, Object, Tree};
+use crate::port::{Fab, Read, Topic, Tx};
+use crate::refusal::{Kind, Refusal};
+use crate::run::{self, MAX_LAUNCHES, Outcome, Run};
+use crate::token::{self, Token};
+
+/// Gives the run to the caller, who must start a ServerApp with the secret behind `hash`. `false`: somebody else has it.
+pub fn claim(tx: &mut dyn Tx, id: RunId, hash: [u8; 32], now: Seconds) -> Result<bool, Refusal> {
+    let Some(mut run) = tx.run(id)? else { return Ok(false) };
+    if run.apply(run::Event::Claim, now).is_err() {
+        return Ok(false);
+    }
+    tx.put_run(&run)?;
+    tx.put_token(&Token { run: id, hash, state: token::State::issue(now) })?;
+    Ok(true)
+}
+
+/// What a ServerApp starts with.
+#[derive(Debug)]
+pub struct Inputs {
+    pub run: Run,
+    pub fab: Fab,
+    pub context: Bytes,
+}
+
+/// Hands the inputs to the holder of the token; the run is running then.
+pub fn pull_inputs(tx: &mut dyn Tx, hash: &[u8; 32], now: Seconds) -> Result<Inputs, Refusal> {
+    let mut token = valid(tx, hash)?;
+    let failed = |why: &dyn std::fmt::Display| {
+        Refusal::new(Kind::Precondition, format!("Failed to start run {}: {why}", token.run))
+    };
+    let mut run = tx.run(token.run)?.ok_or_else(|| failed(&"it does not exist"))?;
+    run.apply(run::Event::PullInputs, now).map_err(|why| failed(&why))?;
+    let fab = tx.fab(&run.fab_hash)?.ok_or_else(|| failed(&"its FAB is missing"))?;
+    let context = tx.context(run.id)?.ok_or_else(|| failed(&"its context is missing"))?;
+    token.state = token::next(token.state, token::Event::PullInputs, now).map_err(|why| failed(&why))?;
+    tx.put_run(&run)?;
+    tx.put_token(&token)?;
+    Ok(Inputs { run, fab, context })
+}
+
+/// Whether the app's token is still good.
+pub fn heartbeat(tx: &mut dyn Tx, hash: &[u8; 32], now: Seconds) -> Result<bool, Refusal> {
+    let Some(mut token) = tx.token_by_hash(hash)? else { return Ok(false) };
+    let Ok(state) = token::next(token.state, token::Event::Heartbeat, now) else { return Ok(false) };
+    token.state = state;
+    tx.put_token(&token)?;
+    Ok(true)
+}
+
+/// Keeps the app's final context. Only its last word ("finished") is missing then.
+pub fn push_outputs(tx: &mut dyn Tx, hash: &[u8; 32], run: RunId, context: &[u8], now: Seconds) -> Result<(), Refusal> {
+    let mut token = valid(tx, hash)?;
+    if token.run != run {
+        return Err(invalid_token());
+    }
+    running(tx, run)?;
+    token.state = token::next(token.state, token::Event::PushOutputs, now)
+        .map_err(|why| Refusal::new(Kind::Precondition, why.to_string()))?;
+    tx.put_context(run, context)?;
+    tx.put_token(&token)
+}
+
+fn valid(tx: &mut dyn Tx, hash: &[u8; 32]) -> Result<Token, Refusal> {
+    tx.token_by_hash(hash)?.ok_or_else(invalid_token)
+}
+
+fn invalid_token() -> Refusal {
+    Refusal::new(Kind::Denied, "Invalid token.")
+}
+
+/// Instructions as announced: for each its id, or `None` where the destination cannot take it; and what to push.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pushed {
+    pub ids: Vec<Option<MessageId>>,
+    /// Children before parents.
+    pub missing: Vec<ObjectId>,
+}
+
+/// Takes instructions of a running run.
+pub fn push_messages(
+    tx: &mut dyn Tx,
+    run: RunId,
+    messages: &[(Envelope, Tree)],
+    now: Seconds,
+) -> Result<Pushed, Refusal> {
+    running(tx, run)?;
+    let mut announcement = Announcement::default();
+    let mut ids = Vec::with_capacity(messages.len());
+    for (envelope, tree) in messages {
+        check_instruction(run, envelope, tree, now)?;
+        let known = tx.instruction(envelope.id)?.is_some();
+        if !known && !can_take(tx, envelope.dst, now)? {
+            ids.push(None);
+            continue;
+        }
+        announcement.announce(tx, tree)?;
+        if !known {
+            tx.put_instruction(&Instruction::new(envelope.clone()))?;
+            if object::hold(tx, envelope.id)?.is_complete() {
+                object::complete_message(tx, envelope.id)?;
+            }
+        }
+        ids.push(Some(envelope.id));
+    }
+    Ok(Pushed { ids, missing: announcement.missing })
+}
+
+fn check_instruction(run: RunId, envelope: &Envelope, tree: &Tree, now: Seconds) -> Result<(), Refusal> {
+    let mut faults = envelope.faults();
+    if envelope.expires_at() <= now {
+        faults.push("Message TTL has expired");
+    }
+    if envelope.run != run {
+        faults.push("`Message.metadata` has mismatched `run_id`");
+    }
+    if envelope.src != NodeId::SUPERLINK {
+        faults.push("`metadata.src_node_id` is not the SuperLink");
+    }
+    if tree.id != envelope.id {
+        faults.push("`metadata.message_id` is not the root of the object tree");
+    }
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {}", faults.join(", "))))
+}
+
+fn can_take(tx: &mut dyn Tx, node: NodeId, now: Seconds) -> Result<bool, Refusal> {
+    let state = tx.node(node)?.map(|node| node.state().at(now));
+    Ok(matches!(state, Some(node::State::Online { .. } | node::State::Offline)))
+}
+
+/// Why the SuperLink answers in a node's place. The codes are Flower's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unavailable {
+    Message,
+    Reply,
+    Node,
+}
+
+impl Unavailable {
+    pub fn error(self) -> MessageError {
+        let (code, reason) = match self {
+            Unavailable::Message => (3, "Message unavailable: the SuperLink does not know it, or it has expired."),
+            Unavailable::Reply => (4, "Reply unavailable: it expired before it was pulled."),
+            Unavailable::Node => (5, "Node unavailable: it is offline, unregistered, or lost the message too often."),
+        };
+        MessageError { code, reason: reason.to_owned() }
+    }
+}
+
+enum Answer {
+    Here(Reply),
+    Waiting,
+    Never(Unavailable, Option<Instruction>),
+}
+
+/// The first of the replies asked for, from position `from` on, that is still to be waited for.
+pub fn first_waiting(
+    read: &(impl Read + ?Sized),
+    run: RunId,
+    ids: &[MessageId],
+    from: usize,
+    now: Seconds,
+) -> Result<Option<usize>, Refusal> {
+    running(read, run)?;
+    for (position, id) in ids.iter().enumerate().skip(from) {
+        if matches!(find_answer(read, run, *id, now)?, Answer::Waiting) {
+            return Ok(Some(position));
+        }
+    }
+    Ok(None)
+}
+
+fn find_answer(read: &(impl Read + ?Sized), run: RunId, id: MessageId, now: Seconds) -> Result<Answer, Refusal> {
+    let reply = read.reply_to(id)?.filter(|reply| reply.ready && reply.envelope.run == run);
+    let instruction = read.instruction(id)?.filter(|instruction| instruction.envelope.run == run);
+    Ok(match (reply, instruction) {
+        (Some(reply), _) if reply.envelope.src == NodeId::SUPERLINK => Answer::Here(reply),
+        (Some(reply), instruction) if reply.envelope.expires_at() < now => {
+            Answer::Never(Unavailable::Reply, instruction)
+        }
+        (Some(reply), _) => Answer::Here(reply),
+        (None, None) => Answer::Never(Unavailable::Message, None),
+        (None, Some(instruction)) if instruction.envelope.expires_at() <= now => {
+            Answer::Never(Unavailable::Message, Some(instruction))
+        }
+        (None, Some(instruction)) => match read.node(instruction.envelope.dst)?.map(|node| node.state().at(now)) {
+            Some(node::State::Online { .. }) if !instruction.is_hopeless() => Answer::Waiting,
+            _ => Answer::Never(Unavailable::Node, Some(instruction)),
+        },
+    })
+}
+
+/// Builds the object of an error reply: (envelope without id, instruction it answers) -> (id, bytes). Given by the wire
+/// contract.
+pub type EncodeErrorReply<'a> = &'a dyn Fn(&Envelope, MessageId) -> (MessageId, Bytes);
+
+/// Replies that are here, and the instructions that will never get one.
+#[derive(Debug, Default)]
+pub struct Collected {
+    pub replies: Vec<(Reply, Tree)>,
+    pub never: Vec<MessageId>,
+}
+
+/// Looks which of the replies are here.
+pub fn collect_replies(
+    read: &(impl Read + ?Sized),
+    run: RunId,
+    ids: &[MessageId],
+    now: Seconds,
+) -> Result<Collected, Refusal> {
+    running(read, run)?;
+    let mut collected = Collected::default();
+    for id in ids {
+        match find_answer(read, run, *id, now)? {
+            Answer::Waiting => {}
+            Answer::Here(reply) => {
+                let tree = object::tree(read, reply.envelope.id)?;
+                collected.replies.push((reply, tree));
+            }
+            Answer::Never(..) => collected.never.push(*id),
+        }
+    }
+    Ok(collected)
+}
+
+/// Answers with an error each of `ids` that will never get a reply. Asked again, nothing changes.
+pub fn answer_missing(
+    tx: &mut dyn Tx,
+    run: RunId,
+    ids: &[MessageId],
+    now: Seconds,
+    encode: EncodeErrorReply<'_>,
+) -> Result<(), Refusal> {
+    running(tx, run)?;
+    for id in ids {
+        if let Answer::Never(why, instruction) = find_answer(tx, run, *id, now)? {
+            answer_instead(tx, run, *id, instruction, why, now, encode)?;
+        }
+    }
+    Ok(())
+}
+
+/// Answers an instruction with an error, for good: it is the reply from now on.
+fn answer_instead(
+    tx: &mut dyn Tx,
+    run: RunId,
+    id: MessageId,
+    instruction: Option<Instruction>,
+    why: Unavailable,
+    now: Seconds,
+    encode: EncodeErrorReply<'_>,
+) -> Result<(), Refusal> {
+    let asked = instruction.map(|instruction| instruction.envelope);
+    let mut envelope = Envelope {
+        id,
+        run,
+        src: NodeId::SUPERLINK,
+        dst: NodeId::SUPERLINK,
+        group_id: asked.as_ref().map(|asked| asked.group_id.clone()).unwrap_or_default(),
+        ttl_s: asked.as_ref().map_or(0.0, |asked| (asked.expires_at() - now).max(0.0)),
+        message_type: asked.map_or_else(|| "system".to_owned(), |asked| asked.message_type),
+        created_at: now,
+        error: Some(why.error()),
+    };
+    let (reply_id, object) = encode(&envelope, id);
+    envelope.id = reply_id;
+    if let Some(old) = tx.reply_to(id)? {
+        drop_reply(tx, &old)?;
+    }
+    let reply = Reply { envelope, reply_to: id, ready: true };
+    tx.put_reply(&reply)?;
+    tx.insert_object(&Object { id: reply_id, references: 1, waiting: 0, here: true }, &[])?;
+    tx.put_content(reply_id, &Content::Inline(object))?;
+    object::answer(tx, id)
+}
+
+/// The app has all objects of the reply: instruction and reply are over.
+pub fn confirm_reply(tx: &mut dyn Tx, run: RunId, id: MessageId) -> Result<(), Refusal> {
+    running(tx, run)?;
+    let Some(reply) = tx.reply(id)?.filter(|reply| reply.envelope.run == run) else { return Ok(()) };
+    match tx.instruction(reply.reply_to)? {
+        Some(instruction) => drop_instruction(tx, &instruction),
+        None => drop_reply(tx, &reply),
+    }
+}
+
+/// Ends a run: its token, messages and objects go, its log and its dates stay.
+pub fn finish(tx: &mut dyn Tx, id: RunId, outcome: Outcome, details: &str, now: Seconds) -> Result<(), Refusal> {
+    let Some(mut run) = tx.run(id)? else {
+        return Err(Refusal::new(Kind::RunOver, format!("Run ID not found: {id}")));
+    };
+    let was_finished = run.state().is_finished();
+    if let Err(why) = run.apply(run::Event::Finish { outcome, details: details.to_owned() }, now) {
+        if was_finished {
+            running(tx, id)?;
+        }
+        return Err(Refusal::new(Kind::Precondition, why.to_string()));
+    }
+    if was_finished {
+        return Ok(());
+    }
+    tx.put_run(&run)?;
+    tx.delete_token(id)?;
+    for message in tx.instructions_of_run(id)? {
+        if let Some(instruction) = tx.instruction(message)? {
+            drop_instruction(tx, &instruction)?;
+        }
+    }
+    for message in tx.replies_of_run(id)? {
+        if let Some(reply) = tx.reply(message)? {
+            drop_reply(tx, &reply)?;
+        }
+    }
+    for topic in [Topic::Finished(id), Topic::Log(id), Topic::Replies(id)] {
+        tx.wake(topic);
+    }
+    Ok(())
+}
+
+/// The process of a run's ServerApp is gone, for this reason.
+pub fn process_gone(tx: &mut dyn Tx, id: RunId, reason: &str, now: Seconds) -> Result<(), Refusal> {
+    let Some(mut run) = tx.run(id)? else { return Ok(()) };
+    match run.state() {
+        run::State::Finished { .. } | run::State::Pending => Ok(()),
+        run::State::Starting if run.launches < MAX_LAUNCHES => {
+            run.apply(run::Event::LoseLaunch, now).map_err(|why| Refusal::new(Kind::Precondition, why.to_string()))?;
+            tx.put_run(&run)?;
+            tx.wake(Topic::Launch);
+            Ok(())
+        }
+        run::State::Starting => finish(tx, id, Outcome::Failed, reason, now),
+        run::State::Running => match tx.token(id)?.map(|token| token.state) {
+            Some(token::State::Spent { .. }) => finish(tx, id, Outcome::Completed, "", now),
+            _ => finish(tx, id, Outcome::Failed, reason, now),
+        },
+    }
+}

@@ -1,0 +1,180 @@
+//! Instructions and replies, and the questions by which they are found.
+
+use super::{AWKWARD_IDS, Case, NOW, Subject, awkward_envelope, envelope, id, keep, see, sorted};
+use crate::id::{NodeId, RunId};
+use crate::message::{Envelope, Instruction, MAX_DELIVERIES, Reply, State};
+
+pub(super) const CASES: &[Case] = &[
+    ("instructions come back whole, in every state", instructions_round_trip),
+    ("putting an instruction again updates it", update),
+    ("a deleted instruction is gone, and may go again", deleted),
+    ("the oldest instruction that is ready or unconfirmed is next", deliverable),
+    ("an instruction handed out in vain too often is not next", hopeless),
+    ("a node is at work on what it confirmed or is answering", in_progress),
+    ("instructions are found by run", of_run),
+    ("unanswered instructions expire at their end, not before", expired),
+    ("no more expired instructions are given than asked for", expired_limit),
+    ("replies come back whole and are found by what they answer", replies),
+];
+
+const RUN: RunId = RunId(1 << 63);
+const NODE: NodeId = NodeId(u64::MAX);
+
+fn put(subject: &Subject<'_>, instructions: Vec<Instruction>) {
+    keep(subject, move |tx| instructions.iter().try_for_each(|instruction| tx.put_instruction(instruction)));
+}
+
+fn ready(label: &str) -> Instruction {
+    Instruction::restore(envelope(label, RUN, NODE), 0, State::Ready)
+}
+
+/// One instruction for `dst` in each state, labelled with the state's name.
+fn in_every_state(dst: NodeId) -> Vec<Instruction> {
+    let restore =
+        |state: State| Instruction::restore(envelope(&format!("{} {dst}", state.name())[..], RUN, dst), 1, state);
+    State::ALL.into_iter().map(restore).collect()
+}
+
+fn instructions_round_trip(subject: &Subject<'_>) {
+    let mut instructions: Vec<Instruction> = State::ALL
+        .into_iter()
+        .zip(AWKWARD_IDS.into_iter().cycle())
+        .map(|(state, n)| Instruction::restore(awkward_envelope(state.name(), RunId(n), NodeId(!n)), u32::MAX, state))
+        .collect();
+    let nothing = Envelope { group_id: String::new(), message_type: String::new(), ..envelope("plain", RUN, NODE) };
+    instructions.push(Instruction::new(nothing));
+    put(subject, instructions.clone());
+    for instruction in &instructions {
+        let found = see(subject, |read| read.instruction(instruction.envelope.id));
+        assert_eq!(found.as_ref(), Some(instruction));
+    }
+    assert_eq!(see(subject, |read| read.instruction(id("unknown"))), None);
+    assert_eq!(see(subject, |read| read.reply(id("plain"))), None, "an instruction is not a reply");
+}
+
+fn update(subject: &Subject<'_>) {
+    for (state, deliveries) in State::ALL.into_iter().zip(0..) {
+        let instruction = Instruction::restore(awkward_envelope("one", RUN, NODE), deliveries, state);
+        put(subject, vec![instruction.clone()]);
+        assert_eq!(see(subject, |read| read.instruction(id("one"))), Some(instruction));
+    }
+    assert_eq!(see(subject, |read| read.instructions_of_run(RUN)), [id("one")]);
+}
+
+fn deleted(subject: &Subject<'_>) {
+    put(subject, vec![ready("gone"), ready("kept")]);
+    for _ in 0..2 {
+        keep(subject, |tx| tx.delete_instruction(id("gone")));
+        assert_eq!(see(subject, |read| read.instruction(id("gone"))), None);
+        assert_eq!(see(subject, |read| read.deliverable(NODE)), Some(ready("kept")));
+        assert_eq!(see(subject, |read| read.instructions_of_run(RUN)), [id("kept")]);
+    }
+}
+
+fn deliverable(subject: &Subject<'_>) {
+    // The others come first, so that a store which looks only at the first of the node, or at all nodes, is found out.
+    put(subject, in_every_state(NodeId(5)));
+    let undeliverable =
+        in_every_state(NODE).into_iter().filter(|i| !matches!(i.state(), State::Ready | State::Delivered));
+    put(subject, undeliverable.collect());
+    assert_eq!(see(subject, |read| read.deliverable(NODE)), None);
+
+    put(subject, vec![ready("z first")]);
+    put(subject, vec![ready("a second"), ready("m third")]);
+    let next = || see(subject, |read| read.deliverable(NODE)).map(|instruction| instruction.envelope.id);
+    assert_eq!(next(), Some(id("z first")), "in the order in which they came");
+    let delivered = Instruction::restore(envelope("z first", RUN, NODE), 1, State::Delivered);
+    put(subject, vec![delivered.clone()]);
+    assert_eq!(see(subject, |read| read.deliverable(NODE)), Some(delivered), "not confirmed: it keeps its place");
+    put(subject, vec![Instruction::restore(envelope("z first", RUN, NODE), 1, State::Confirmed)]);
+    assert_eq!(next(), Some(id("a second")));
+    put(subject, vec![Instruction::restore(envelope("z first", RUN, NODE), 1, State::Ready)]);
+    assert_eq!(next(), Some(id("z first")), "back from a node that restarted: it keeps its place");
+}
+
+fn hopeless(subject: &Subject<'_>) {
+    for state in [State::Ready, State::Delivered] {
+        let at = |deliveries| Instruction::restore(envelope("poison", RUN, NODE), deliveries, state);
+        put(subject, vec![at(MAX_DELIVERIES - 1)]);
+        assert_eq!(see(subject, |read| read.deliverable(NODE)), Some(at(MAX_DELIVERIES - 1)));
+        put(subject, vec![at(MAX_DELIVERIES)]);
+        assert!(at(MAX_DELIVERIES).is_hopeless());
+        assert_eq!(see(subject, |read| read.deliverable(NODE)), None);
+    }
+    put(subject, vec![ready("healthy")]);
+    assert_eq!(see(subject, |read| read.deliverable(NODE)), Some(ready("healthy")), "it does not block the next one");
+}
+
+fn in_progress(subject: &Subject<'_>) {
+    put(subject, in_every_state(NodeId(5)));
+    assert_eq!(see(subject, |read| read.in_progress(NODE)), []);
+    let all = in_every_state(NODE);
+    put(subject, all.clone());
+    let working = |i: &Instruction| matches!(i.state(), State::Confirmed | State::Answering);
+    let want: Vec<Instruction> = all.into_iter().filter(working).collect();
+    assert_eq!(see(subject, |read| read.in_progress(NODE)), want);
+}
+
+fn of_run(subject: &Subject<'_>) {
+    let other = RunId(RUN.0 + 1);
+    let mut instructions = in_every_state(NODE);
+    instructions.extend(in_every_state(NodeId(5)));
+    let want: Vec<_> = instructions.iter().map(|instruction| instruction.envelope.id).collect();
+    instructions.push(Instruction::new(envelope("of the other", other, NODE)));
+    put(subject, instructions);
+    assert_eq!(sorted(see(subject, |read| read.instructions_of_run(RUN))), sorted(want));
+    assert_eq!(see(subject, |read| read.instructions_of_run(other)), [id("of the other")]);
+    assert_eq!(see(subject, |read| read.instructions_of_run(RunId(0))), []);
+}
+
+fn expired(subject: &Subject<'_>) {
+    let instructions = in_every_state(NODE);
+    let end = instructions[0].envelope.expires_at();
+    let open = instructions.iter().filter(|instruction| instruction.state() != State::Answered);
+    let want: Vec<_> = open.map(|instruction| instruction.envelope.id).collect();
+    assert_eq!(want.len(), State::ALL.len() - 1);
+    put(subject, instructions);
+    assert_eq!(see(subject, |read| read.expired_instructions(end.next_down(), 100)), []);
+    assert_eq!(sorted(see(subject, |read| read.expired_instructions(end, 100))), sorted(want));
+    assert_eq!(see(subject, |read| read.expired_instructions(NOW - 1e9, 100)), [], "a clock that goes backwards");
+}
+
+fn expired_limit(subject: &Subject<'_>) {
+    put(subject, (0..20).map(|n| ready(&n.to_string())).collect());
+    for limit in [0, 1, 19, 20, 21] {
+        let mut found = see(subject, |read| read.expired_instructions(f64::MAX, limit));
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found.len(), limit.min(20));
+    }
+}
+
+fn replies(subject: &Subject<'_>) {
+    let (plain, question) = (envelope("reply", RUN, NodeId::SUPERLINK), id("question"));
+    for ready in [false, true] {
+        let reply = Reply { envelope: plain.clone(), reply_to: question, ready };
+        let other =
+            Reply { envelope: awkward_envelope("other reply", RunId(7), NODE), reply_to: id("other question"), ready };
+        for kept in [reply.clone(), other.clone()] {
+            keep(subject, move |tx| tx.put_reply(&kept));
+        }
+        for reply in [reply, other] {
+            let run = reply.envelope.run;
+            assert_eq!(see(subject, |read| read.reply(reply.envelope.id)).as_ref(), Some(&reply));
+            assert_eq!(see(subject, |read| read.replies_of_run(run)), [reply.envelope.id]);
+            assert_eq!(see(subject, |read| read.reply_to(reply.reply_to)), Some(reply));
+        }
+    }
+    assert_eq!(see(subject, |read| read.reply(question)), None, "a question is not its reply");
+    assert_eq!(see(subject, |read| read.reply_to(id("reply"))), None);
+    for _ in 0..2 {
+        keep(subject, |tx| tx.delete_reply(id("reply")));
+        assert_eq!(see(subject, |read| read.reply(id("reply"))), None);
+        assert_eq!(see(subject, |read| read.reply_to(question)), None);
+        assert_eq!(see(subject, |read| read.replies_of_run(RUN)), []);
+    }
+    let again = Reply { envelope: envelope("reply 2", RUN, NodeId::SUPERLINK), reply_to: question, ready: false };
+    let kept = again.clone();
+    keep(subject, move |tx| tx.put_reply(&kept));
+    assert_eq!(see(subject, |read| read.reply_to(question)), Some(again), "its place is free for another one");
+}

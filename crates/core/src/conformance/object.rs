@@ -1,0 +1,110 @@
+//! Objects: counters, children in order, content small and large.
+
+use bytes::Bytes;
+
+use super::{Case, Subject, id, keep, see};
+use crate::id::ObjectId;
+use crate::object::{Content, Object};
+
+pub(super) const CASES: &[Case] = &[
+    ("objects come back with counters and children in order", objects_round_trip),
+    ("counters are rewritten, the rest stays", update),
+    ("content comes back byte for byte", content),
+    ("a deleted object is gone with its children's memory of it", deleted),
+    ("a deleted object may come again, as another one", again),
+];
+
+fn object(label: &str) -> Object {
+    Object { id: id(label), references: 0, waiting: 0, here: false }
+}
+
+fn insert(subject: &Subject<'_>, object: Object, children: &[&str]) {
+    let children: Vec<ObjectId> = children.iter().map(|child| id(child)).collect();
+    keep(subject, move |tx| tx.insert_object(&object, &children));
+}
+
+fn put_content(subject: &Subject<'_>, label: &'static str, content: Content) {
+    keep(subject, move |tx| tx.put_content(id(label), &content));
+}
+
+fn labels(ids: &[&str]) -> Vec<ObjectId> {
+    ids.iter().map(|label| id(label)).collect()
+}
+
+fn objects_round_trip(subject: &Subject<'_>) {
+    let leaf = Object { references: u32::MAX, waiting: 0, here: true, ..object("leaf") };
+    let root = Object { references: 1, waiting: u32::MAX, here: false, ..object("root") };
+    insert(subject, leaf, &[]);
+    insert(subject, root, &["z", "leaf", "a", "m"]);
+    insert(subject, object("other root"), &["leaf"]);
+    assert_eq!(see(subject, |read| read.object(id("leaf"))), Some(leaf));
+    assert_eq!(see(subject, |read| read.object(id("root"))), Some(root));
+    assert_eq!(see(subject, |read| read.object(id("z"))), None, "a child that was not inserted is not there");
+    assert_eq!(see(subject, |read| read.children(id("root"))), labels(&["z", "leaf", "a", "m"]));
+    assert_eq!(see(subject, |read| read.children(id("leaf"))), []);
+    let mut parents = see(subject, |read| read.parents(id("leaf")));
+    parents.sort_unstable();
+    assert_eq!(parents, labels(&["other root", "root"]));
+    assert_eq!(see(subject, |read| read.parents(id("root"))), []);
+    assert_eq!(see(subject, |read| read.object_count()), 3);
+}
+
+fn update(subject: &Subject<'_>) {
+    insert(subject, object("one"), &["child"]);
+    insert(subject, object("two"), &["child"]);
+    put_content(subject, "one", Content::Inline(Bytes::from_static(b"bytes")));
+    let counted = Object { references: 7, waiting: 3, here: true, ..object("one") };
+    keep(subject, move |tx| tx.update_object(&counted));
+    assert_eq!(see(subject, |read| read.object(id("one"))), Some(counted));
+    assert_eq!(see(subject, |read| read.object(id("two"))), Some(object("two")));
+    assert_eq!(see(subject, |read| read.children(id("one"))), labels(&["child"]));
+    assert!(see(subject, |read| read.content(id("one"))).is_some());
+    assert_eq!(see(subject, |read| read.object_count()), 2);
+}
+
+fn content(subject: &Subject<'_>) {
+    let large: Vec<u8> = (0..5u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let contents = [
+        ("empty", Content::Inline(Bytes::new())),
+        ("zeros", Content::Inline(Bytes::from_static(&[0, 0, 0]))),
+        ("large", Content::Inline(Bytes::from(large))),
+        ("file", Content::File { name: "ab/cd.1-2".into(), bytes: (1 << 40) + 1 }),
+        ("empty file", Content::File { name: "ef/gh.3-4".into(), bytes: 0 }),
+    ];
+    for (label, content) in contents {
+        insert(subject, object(label), &[]);
+        assert_eq!(see(subject, |read| read.content(id(label))), None, "{label}: not here yet");
+        put_content(subject, label, content.clone());
+        assert!(see(subject, |read| read.content(id(label))) == Some(content), "{label}: not as it came");
+    }
+}
+
+fn deleted(subject: &Subject<'_>) {
+    insert(subject, object("child"), &[]);
+    insert(subject, object("parent"), &["child"]);
+    insert(subject, object("grandparent"), &["parent"]);
+    put_content(subject, "parent", Content::Inline(Bytes::from_static(b"bytes")));
+    for _ in 0..2 {
+        keep(subject, |tx| tx.delete_object(id("parent")));
+        assert_eq!(see(subject, |read| read.object(id("parent"))), None);
+        assert_eq!(see(subject, |read| read.content(id("parent"))), None);
+        assert_eq!(see(subject, |read| read.children(id("parent"))), []);
+        assert_eq!(see(subject, |read| read.parents(id("child"))), []);
+        assert_eq!(see(subject, |read| read.object(id("child"))), Some(object("child")));
+        assert_eq!(see(subject, |read| read.object_count()), 2);
+    }
+}
+
+fn again(subject: &Subject<'_>) {
+    insert(subject, object("phoenix"), &["a", "b"]);
+    put_content(subject, "phoenix", Content::Inline(Bytes::from_static(b"old")));
+    keep(subject, |tx| tx.delete_object(id("phoenix")));
+    let second = Object { references: 2, ..object("phoenix") };
+    insert(subject, second, &["c"]);
+    assert_eq!(see(subject, |read| read.object(id("phoenix"))), Some(second));
+    assert_eq!(see(subject, |read| read.children(id("phoenix"))), labels(&["c"]));
+    assert_eq!(see(subject, |read| read.content(id("phoenix"))), None, "the old content went with the old object");
+    put_content(subject, "phoenix", Content::Inline(Bytes::from_static(b"new")));
+    let want = Some(Content::Inline(Bytes::from_static(b"new")));
+    assert_eq!(see(subject, |read| read.content(id("phoenix"))), want);
+}

@@ -1,0 +1,65 @@
+//! What users do: start and stop runs, register and unregister nodes.
+
+use crate::Seconds;
+use crate::app;
+use crate::fleet::{self, KEY_IN_USE};
+use crate::id::{NodeId, RunId};
+use crate::node::Node;
+use crate::port::{Fab, Topic, Tx};
+use crate::refusal::{Kind, Refusal};
+use crate::run::{NewRun, Outcome, Run};
+
+/// Heartbeat interval noted for a node that has not said its own yet.
+const DEFAULT_HEARTBEAT_INTERVAL_S: f64 = 30.0;
+
+/// Makes a run that waits to be started.
+pub fn start_run(
+    tx: &mut dyn Tx,
+    id: RunId,
+    new: NewRun,
+    fab: &Fab,
+    context: &[u8],
+    now: Seconds,
+) -> Result<(), Refusal> {
+    if tx.run(id)?.is_some() {
+        return Err(Refusal::new(Kind::Transient, "run ID taken, try again"));
+    }
+    tx.put_fab(fab)?;
+    tx.put_run(&Run::new(id, new, now))?;
+    tx.put_context(id, context)?;
+    tx.wake(Topic::Launch);
+    Ok(())
+}
+
+pub fn stop_run(tx: &mut dyn Tx, id: RunId, now: Seconds) -> Result<(), Refusal> {
+    let Some(run) = tx.run(id)? else { return Err(Refusal::new(Kind::NotFound, "Run ID not found")) };
+    if run.state().is_finished() {
+        return Err(Refusal::new(Kind::Precondition, format!("Run ID {id} is already finished")));
+    }
+    app::finish(tx, id, Outcome::Stopped, "", now)
+}
+
+/// Makes a node for a key that its owner vouches for.
+pub fn register_node(
+    tx: &mut dyn Tx,
+    id: NodeId,
+    owner: (&str, &str),
+    key: &[u8],
+    now: Seconds,
+) -> Result<NodeId, Refusal> {
+    if tx.node_by_key(key)?.is_some() {
+        return Err(Refusal::new(Kind::Precondition, KEY_IN_USE));
+    }
+    if tx.node(id)?.is_some() {
+        return Err(Refusal::new(Kind::Transient, "node ID taken, try again"));
+    }
+    tx.put_node(&Node::register(id, owner, key, DEFAULT_HEARTBEAT_INTERVAL_S, now))?;
+    Ok(id)
+}
+
+pub fn unregister_node(tx: &mut dyn Tx, id: NodeId, owner_aid: &str, now: Seconds) -> Result<(), Refusal> {
+    fleet::unregister(tx, id, owner_aid, now).map_err(|refusal| match refusal.kind {
+        Kind::Precondition => Refusal::new(Kind::NotFound, "Node ID not found for account"),
+        _ => refusal,
+    })
+}

@@ -1,0 +1,243 @@
+//! What nodes do: register, activate, beat, pull instructions, push replies.
+
+use crate::Seconds;
+use crate::id::{MessageId, NodeId, RunId};
+use crate::message::{self, Envelope, Instruction, Reply, TTL_TOLERANCE_S};
+use crate::node::{Event, HEARTBEAT_INTERVAL_S, Node, State};
+use crate::object::{self, Announcement, Tree};
+use crate::port::{Read, Topic, Tx};
+use crate::refusal::{Kind, Refusal};
+use crate::run;
+
+/// The key is bound to a node already, or was once.
+pub const KEY_IN_USE: &str = "Public key already in use";
+
+/// Makes a node for a key. Asking again with the same key gives the same node: the first answer may have been lost,
+/// and the caller has proved that the key is its own.
+pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], now: Seconds) -> Result<NodeId, Refusal> {
+    match tx.node_by_key(key)? {
+        Some(node) if node.state() == State::Unregistered => Err(Refusal::new(Kind::Precondition, KEY_IN_USE)),
+        Some(node) => Ok(node.id),
+        None if tx.node(id)?.is_some() => Err(Refusal::new(Kind::Transient, "node ID taken, try again")),
+        None => {
+            tx.put_node(&Node::register(id, owner, key, 0.0, now))?;
+            Ok(id)
+        }
+    }
+}
+
+/// A node's process begins. What the process before it was at work on goes out again.
+pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, now: Seconds) -> Result<NodeId, Refusal> {
+    check_interval(interval_s)?;
+    let node = tx.node_by_key(key)?.filter(|node| node.state() != State::Unregistered);
+    let Some(mut node) = node else {
+        return Err(Refusal::new(Kind::Precondition, "No SuperNode found with the given public key."));
+    };
+    node.apply(Event::Activate { interval_s }, now).map_err(|why| {
+        Refusal::new(Kind::Precondition, format!("SuperNode with node ID {} could not be activated: {why}.", node.id))
+    })?;
+    tx.put_node(&node)?;
+    for mut instruction in tx.in_progress(node.id)? {
+        if let Some(reply) = tx.reply_to(instruction.envelope.id)? {
+            drop_reply(tx, &reply)?;
+        }
+        if instruction.apply(message::Event::NodeRestarts).is_ok() {
+            tx.put_instruction(&instruction)?;
+            tx.wake(Topic::Node(node.id));
+        }
+    }
+    Ok(node.id)
+}
+
+pub fn deactivate(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refusal> {
+    let mut node = known(tx, id)?;
+    node.apply(Event::Deactivate, now).map_err(|_| {
+        Refusal::new(Kind::Precondition, format!("SuperNode with node ID {id} could not be deactivated."))
+    })?;
+    tx.put_node(&node)
+}
+
+/// Ends a node for good; its key cannot come back.
+pub fn unregister(tx: &mut dyn Tx, id: NodeId, owner_aid: &str, now: Seconds) -> Result<(), Refusal> {
+    let gone = || {
+        Refusal::new(
+            Kind::Precondition,
+            format!("Node ID {id} already unregistered, not found or the request was unauthorized."),
+        )
+    };
+    let mut node = tx.node(id)?.filter(|node| node.owner_aid == owner_aid).ok_or_else(gone)?;
+    node.apply(Event::Unregister, now).map_err(|_| gone())?;
+    tx.put_node(&node)
+}
+
+/// Whether the node is (again) online by this heartbeat.
+pub fn heartbeat(tx: &mut dyn Tx, id: NodeId, interval_s: f64, now: Seconds) -> Result<bool, Refusal> {
+    check_interval(interval_s)?;
+    let Some(mut node) = tx.node(id)? else { return Ok(false) };
+    if node.apply(Event::Heartbeat { interval_s }, now).is_err() {
+        return Ok(false);
+    }
+    tx.put_node(&node)?;
+    Ok(true)
+}
+
+/// Hands out the oldest instruction for the node. What was handed out and not confirmed is handed out again: the node
+/// asks for one message at a time, so by asking it says that it does not have it.
+pub fn pull(tx: &mut dyn Tx, node: NodeId, now: Seconds) -> Result<Option<(Instruction, Tree)>, Refusal> {
+    while let Some(mut instruction) = tx.deliverable(node)? {
+        let id = instruction.envelope.id;
+        if instruction.envelope.expires_at() <= now || instruction.apply(message::Event::Pull).is_err() {
+            drop_instruction(tx, &instruction)?;
+            tx.wake(Topic::Replies(instruction.envelope.run));
+            continue;
+        }
+        tx.put_instruction(&instruction)?;
+        let tree = object::tree(tx, id)?;
+        return Ok(Some((instruction, tree)));
+    }
+    Ok(None)
+}
+
+/// The node has all objects of the instruction.
+pub fn confirm(tx: &mut dyn Tx, node: NodeId, run: RunId, id: MessageId) -> Result<(), Refusal> {
+    running(tx, run)?;
+    let Some(mut instruction) = tx.instruction(id)?.filter(|found| found.envelope.dst == node) else { return Ok(()) };
+    if instruction.apply(message::Event::Confirm).is_ok() {
+        tx.put_instruction(&instruction)?;
+    }
+    Ok(())
+}
+
+/// What became of a reply.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It counts once these objects are here, children before parents.
+    Announced { missing: Vec<MessageId> },
+    /// It is not needed, for this reason. Not the node's fault, so it is not told.
+    Ignored(&'static str),
+}
+
+/// A reply as a node sends it.
+#[derive(Debug, Clone)]
+pub struct NewReply {
+    pub envelope: Envelope,
+    pub reply_to: MessageId,
+    pub tree: Tree,
+    pub runtime_s: f64,
+}
+
+/// Takes a node's reply: once for each instruction, however often and in however many versions it is sent.
+pub fn push_reply(tx: &mut dyn Tx, node: NodeId, new: &NewReply, now: Seconds) -> Result<Taken, Refusal> {
+    let envelope = &new.envelope;
+    let mut run = running(tx, envelope.run)?;
+    let mut faults = envelope.faults();
+    if envelope.src != node {
+        faults.push("`metadata.src_node_id` is not the sending node");
+    }
+    if envelope.dst != NodeId::SUPERLINK {
+        faults.push("`metadata.dst_node_id` is not the SuperLink");
+    }
+    if new.tree.id != envelope.id {
+        faults.push("`metadata.message_id` is not the root of the object tree");
+    }
+    if !faults.is_empty() {
+        return Err(Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {}", faults.join(", "))));
+    }
+    let mut instruction = match answerable(tx, node, new, now)? {
+        Ok(instruction) => instruction,
+        Err(why) => return Ok(Taken::Ignored(why)),
+    };
+    match tx.reply_to(new.reply_to)? {
+        Some(reply) if reply.envelope.id == envelope.id => {
+            let mut announcement = Announcement::default();
+            announcement.announce(tx, &new.tree)?;
+            return Ok(Taken::Announced { missing: announcement.missing });
+        }
+        Some(reply) if reply.ready => return Ok(Taken::Ignored("the instruction is answered already")),
+        Some(reply) => drop_reply(tx, &reply)?,
+        None => {}
+    }
+    if instruction.apply(message::Event::AnnounceReply).is_err() {
+        return Ok(Taken::Ignored("the instruction was never handed out or is answered already"));
+    }
+    tx.put_instruction(&instruction)?;
+    tx.put_reply(&Reply { envelope: envelope.clone(), reply_to: new.reply_to, ready: false })?;
+    let mut announcement = Announcement::default();
+    announcement.announce(tx, &new.tree)?;
+    if object::hold(tx, envelope.id)?.is_complete() {
+        object::complete_message(tx, envelope.id)?;
+    }
+    if new.runtime_s.is_finite() && new.runtime_s > 0.0 {
+        run.clientapp_runtime_s += new.runtime_s;
+        tx.put_run(&run)?;
+    }
+    Ok(Taken::Announced { missing: announcement.missing })
+}
+
+/// The instruction that `new` answers, or why it answers none.
+fn answerable(
+    tx: &mut dyn Tx,
+    node: NodeId,
+    new: &NewReply,
+    now: Seconds,
+) -> Result<Result<Instruction, &'static str>, Refusal> {
+    let Some(instruction) = tx.instruction(new.reply_to)? else {
+        return Ok(Err("no such instruction, or it is over"));
+    };
+    let asked = &instruction.envelope;
+    let reply = &new.envelope;
+    let allowed_ttl_s = asked.expires_at() - reply.created_at;
+    Ok(if asked.dst != node || asked.run != reply.run {
+        Err("the instruction was for another node or run")
+    } else if asked.expires_at() <= now {
+        Err("the instruction has expired")
+    } else if reply.ttl_s - allowed_ttl_s > TTL_TOLERANCE_S {
+        Err("the reply would outlive its instruction")
+    } else {
+        Ok(instruction)
+    })
+}
+
+/// The run, if it is running.
+pub fn running(read: &(impl Read + ?Sized), id: RunId) -> Result<run::Run, Refusal> {
+    let Some(run) = read.run(id)? else {
+        return Err(Refusal::new(Kind::RunOver, format!("Run ID not found: {id}")));
+    };
+    match run.state() {
+        run::State::Running => Ok(run),
+        run::State::Finished { outcome: run::Outcome::Stopped, .. } => {
+            Err(Refusal::new(Kind::RunOver, "Run is finished. Stopped by user."))
+        }
+        state => Err(Refusal::new(Kind::RunOver, format!("Run is {}.", state.name()))),
+    }
+}
+
+/// Forgets a reply and its objects.
+pub(crate) fn drop_reply(tx: &mut dyn Tx, reply: &Reply) -> Result<(), Refusal> {
+    tx.delete_reply(reply.envelope.id)?;
+    object::release(tx, reply.envelope.id)
+}
+
+/// Forgets an instruction, its reply and all their objects.
+pub(crate) fn drop_instruction(tx: &mut dyn Tx, instruction: &Instruction) -> Result<(), Refusal> {
+    let id = instruction.envelope.id;
+    if let Some(reply) = tx.reply_to(id)? {
+        drop_reply(tx, &reply)?;
+    }
+    tx.delete_instruction(id)?;
+    if instruction.state() != message::State::Answered {
+        object::release(tx, id)?;
+    }
+    Ok(())
+}
+
+fn known(read: &(impl Read + ?Sized), id: NodeId) -> Result<Node, Refusal> {
+    read.node(id)?.ok_or_else(|| Refusal::new(Kind::Precondition, format!("Node ID {id} not found")))
+}
+
+fn check_interval(interval_s: f64) -> Result<(), Refusal> {
+    if HEARTBEAT_INTERVAL_S.contains(&interval_s) {
+        return Ok(());
+    }
+    Err(Refusal::new(Kind::Invalid, "Invalid heartbeat interval"))
+}

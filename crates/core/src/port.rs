@@ -1,0 +1,147 @@
+//! The store port: what the core needs kept, as rows, and how a change is made atomic and durable.
+//!
+//! A store may be shared by several SuperLinks. So nothing here may be cached by the caller across transactions, and a
+//! job may be run more than once before it is committed.
+
+use bytes::Bytes;
+
+use crate::Seconds;
+use crate::id::{MessageId, NodeId, ObjectId, RunId};
+use crate::message::{Instruction, Reply};
+use crate::node::Node;
+use crate::object::{Content, Object};
+use crate::refusal::Refusal;
+use crate::run::Run;
+use crate::token::Token;
+
+/// Something that a waiting caller may be waiting for. Announced after the commit that made it true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Topic {
+    /// There is an instruction for this node.
+    Node(NodeId),
+    /// Something changed for the replies that this run waits for.
+    Replies(RunId),
+    /// A run may be claimed.
+    Launch,
+    /// The run has new log lines, or finished.
+    Log(RunId),
+    /// The run finished.
+    Finished(RunId),
+}
+
+/// A FAB as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fab {
+    pub hash: String,
+    pub content: Bytes,
+    /// The front end's encoding of the verifications; the core hands it back unread.
+    pub verifications: Vec<u8>,
+}
+
+/// Log text and the time of its last line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogText {
+    pub text: String,
+    pub latest: Seconds,
+}
+
+/// Bytes that nodes exchanged with the SuperLink for a run, as seen from the SuperLink.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+}
+
+/// What can be asked. A reader sees one consistent moment.
+pub trait Read {
+    fn node(&self, id: NodeId) -> Result<Option<Node>, Refusal>;
+    fn node_by_key(&self, public_key: &[u8]) -> Result<Option<Node>, Refusal>;
+    fn nodes(&self) -> Result<Vec<Node>, Refusal>;
+    /// The ids of the nodes that are online at `now`.
+    fn online_nodes(&self, now: Seconds) -> Result<Vec<NodeId>, Refusal>;
+
+    fn run(&self, id: RunId) -> Result<Option<Run>, Refusal>;
+    fn runs(&self) -> Result<Vec<Run>, Refusal>;
+    /// Runs that wait to be claimed, oldest first.
+    fn pending_runs(&self) -> Result<Vec<RunId>, Refusal>;
+    /// Runs that are not finished.
+    fn unfinished_runs(&self) -> Result<Vec<Run>, Refusal>;
+    fn traffic(&self, run: RunId) -> Result<Traffic, Refusal>;
+    fn fab(&self, hash: &str) -> Result<Option<Fab>, Refusal>;
+    fn context(&self, run: RunId) -> Result<Option<Bytes>, Refusal>;
+    /// Log text after `after`, oldest first, at most about `limit_bytes`.
+    fn log_after(&self, run: RunId, after: Seconds, limit_bytes: usize) -> Result<Option<LogText>, Refusal>;
+
+    fn token(&self, run: RunId) -> Result<Option<Token>, Refusal>;
+    fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<Token>, Refusal>;
+    fn tokens_until(&self, until: Seconds) -> Result<Vec<Token>, Refusal>;
+
+    fn instruction(&self, id: MessageId) -> Result<Option<Instruction>, Refusal>;
+    /// The oldest instruction that may be handed to the node: ready, or delivered and not confirmed; not hopeless.
+    fn deliverable(&self, node: NodeId) -> Result<Option<Instruction>, Refusal>;
+    /// Instructions that the node may be at work on: confirmed, or with an incomplete reply.
+    fn in_progress(&self, node: NodeId) -> Result<Vec<Instruction>, Refusal>;
+    fn instructions_of_run(&self, run: RunId) -> Result<Vec<MessageId>, Refusal>;
+    /// Unanswered instructions whose time is up.
+    fn expired_instructions(&self, now: Seconds, limit: usize) -> Result<Vec<MessageId>, Refusal>;
+    fn reply(&self, id: MessageId) -> Result<Option<Reply>, Refusal>;
+    fn reply_to(&self, instruction: MessageId) -> Result<Option<Reply>, Refusal>;
+    fn replies_of_run(&self, run: RunId) -> Result<Vec<MessageId>, Refusal>;
+
+    fn object(&self, id: ObjectId) -> Result<Option<Object>, Refusal>;
+    fn children(&self, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
+    fn parents(&self, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
+    fn content(&self, id: ObjectId) -> Result<Option<Content>, Refusal>;
+    fn object_count(&self) -> Result<u64, Refusal>;
+
+    /// When a SuperLink was last known to be at work on this store.
+    fn alive_at(&self) -> Result<Option<Seconds>, Refusal>;
+}
+
+/// What can be changed. All or nothing.
+pub trait Tx: Read {
+    /// Announces `topic` once the change is committed.
+    fn wake(&mut self, topic: Topic);
+
+    fn put_node(&mut self, node: &Node) -> Result<(), Refusal>;
+    fn put_run(&mut self, run: &Run) -> Result<(), Refusal>;
+    fn add_traffic(&mut self, run: RunId, more: Traffic) -> Result<(), Refusal>;
+    fn put_fab(&mut self, fab: &Fab) -> Result<(), Refusal>;
+    fn put_context(&mut self, run: RunId, context: &[u8]) -> Result<(), Refusal>;
+    /// Appends to the run's log, at a time later than all before it.
+    fn append_log(&mut self, run: RunId, now: Seconds, text: &str) -> Result<(), Refusal>;
+    fn put_token(&mut self, token: &Token) -> Result<(), Refusal>;
+    fn delete_token(&mut self, run: RunId) -> Result<(), Refusal>;
+
+    fn put_instruction(&mut self, instruction: &Instruction) -> Result<(), Refusal>;
+    fn delete_instruction(&mut self, id: MessageId) -> Result<(), Refusal>;
+    fn put_reply(&mut self, reply: &Reply) -> Result<(), Refusal>;
+    fn delete_reply(&mut self, id: MessageId) -> Result<(), Refusal>;
+
+    fn insert_object(&mut self, object: &Object, children: &[ObjectId]) -> Result<(), Refusal>;
+    /// Writes the counters of a kept object.
+    fn update_object(&mut self, object: &Object) -> Result<(), Refusal>;
+    fn put_content(&mut self, id: ObjectId, content: &Content) -> Result<(), Refusal>;
+    /// Content that turned out not to be needed: its file, if any, goes after the commit.
+    fn discard(&mut self, content: &Content);
+    /// Forgets the object; its file, if any, goes after the commit.
+    fn delete_object(&mut self, id: ObjectId) -> Result<(), Refusal>;
+
+    fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal>;
+}
+
+/// One change. `run` may be called several times (the last one counts) and must not have effects outside of `tx`.
+pub trait Job: Send {
+    /// Makes the change; `false` undoes everything this call did.
+    fn run(&mut self, tx: &mut dyn Tx) -> bool;
+    /// Called once, after the change is durable or is known to be impossible.
+    fn done(self: Box<Self>, committed: Result<(), Refusal>);
+}
+
+/// A store: readers at any time, changes one after another.
+pub trait Store: Send + Sync {
+    /// Queues a change. Many changes may share one commit.
+    fn submit(&self, job: Box<dyn Job>);
+    /// Calls `question` with a view of one moment.
+    fn read(&self, question: &mut dyn FnMut(&dyn Read) -> Result<(), Refusal>) -> Result<(), Refusal>;
+}

@@ -1,0 +1,230 @@
+//! A run and its life: pending, starting, running, finished.
+
+use crate::id::RunId;
+use crate::{Illegal, Seconds};
+
+/// A ServerApp that was started this often and never asked for its inputs will not be started again.
+pub const MAX_LAUNCHES: u32 = 5;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    Completed,
+    Failed,
+    Stopped,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    Pending,
+    Starting,
+    Running,
+    Finished { outcome: Outcome, details: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody took the run and got a token for its ServerApp.
+    Claim,
+    /// The ServerApp asked for its inputs. Asking again changes nothing: the first answer may have been lost.
+    PullInputs,
+    /// The claim came to nothing: the run may be taken again.
+    LoseLaunch,
+    Finish {
+        outcome: Outcome,
+        details: String,
+    },
+}
+
+impl Outcome {
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::Failed => "failed",
+            Outcome::Stopped => "stopped",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Outcome> {
+        [Outcome::Completed, Outcome::Failed, Outcome::Stopped].into_iter().find(|outcome| outcome.name() == name)
+    }
+}
+
+impl State {
+    pub fn name(&self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Starting => "starting",
+            State::Running => "running",
+            State::Finished { .. } => "finished",
+        }
+    }
+
+    pub fn is_finished(&self) -> bool {
+        matches!(self, State::Finished { .. })
+    }
+}
+
+impl Event {
+    fn name(&self) -> &'static str {
+        match self {
+            Event::Claim => "claim",
+            Event::PullInputs => "pull inputs",
+            Event::LoseLaunch => "lose launch",
+            Event::Finish { .. } => "finish",
+        }
+    }
+}
+
+/// The step `event` makes.
+pub fn next(state: &State, event: Event) -> Result<State, Illegal> {
+    let illegal = Illegal { state: state.name(), event: event.name() };
+    match (state, event) {
+        (State::Pending, Event::Claim) => Ok(State::Starting),
+        (State::Pending | State::Starting | State::Running, Event::PullInputs) => Ok(State::Running),
+        (State::Pending | State::Starting, Event::LoseLaunch) => Ok(State::Pending),
+        (State::Pending | State::Starting, Event::Finish { outcome: Outcome::Completed, .. }) => Err(illegal),
+        (State::Pending | State::Starting | State::Running, Event::Finish { outcome, details }) => {
+            Ok(State::Finished { outcome, details })
+        }
+        (State::Finished { outcome: was, details: why }, Event::Finish { outcome, details })
+            if *was == outcome && *why == details =>
+        {
+            Ok(state.clone())
+        }
+        _ => Err(illegal),
+    }
+}
+
+/// A run as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    pub id: RunId,
+    pub fab_id: String,
+    pub fab_version: String,
+    pub fab_hash: String,
+    /// The front end's encoding of the overrides; the core hands it back unread.
+    pub override_config: Vec<u8>,
+    /// Likewise the federation options.
+    pub federation_options: Vec<u8>,
+    pub federation: String,
+    pub account: String,
+    pub pending_at: Seconds,
+    pub starting_at: Option<Seconds>,
+    pub running_at: Option<Seconds>,
+    pub finished_at: Option<Seconds>,
+    /// How often a ServerApp was started for it.
+    pub launches: u32,
+    pub clientapp_runtime_s: f64,
+    state: State,
+}
+
+/// What a user hands in to make a run.
+#[derive(Debug, Clone, Default)]
+pub struct NewRun {
+    pub fab_id: String,
+    pub fab_version: String,
+    pub fab_hash: String,
+    pub override_config: Vec<u8>,
+    pub federation_options: Vec<u8>,
+    pub federation: String,
+    pub account: String,
+}
+
+impl Run {
+    pub fn new(id: RunId, new: NewRun, now: Seconds) -> Run {
+        Run {
+            id,
+            fab_id: new.fab_id,
+            fab_version: new.fab_version,
+            fab_hash: new.fab_hash,
+            override_config: new.override_config,
+            federation_options: new.federation_options,
+            federation: new.federation,
+            account: new.account,
+            pending_at: now,
+            starting_at: None,
+            running_at: None,
+            finished_at: None,
+            launches: 0,
+            clientapp_runtime_s: 0.0,
+            state: State::Pending,
+        }
+    }
+
+    /// Puts a kept run back into memory. For stores.
+    pub fn restore(self, state: State) -> Run {
+        Run { state, ..self }
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Steps the machine and keeps the dates that users see.
+    pub fn apply(&mut self, event: Event, now: Seconds) -> Result<(), Illegal> {
+        let state = next(&self.state, event)?;
+        match (&self.state, &state) {
+            (_, State::Starting) => {
+                self.starting_at = Some(now);
+                self.launches += 1;
+            }
+            (State::Pending | State::Starting, State::Running) => {
+                self.starting_at.get_or_insert(now);
+                self.running_at = Some(now);
+            }
+            (_, State::Pending) => self.starting_at = None,
+            (State::Pending | State::Starting | State::Running, State::Finished { .. }) => self.finished_at = Some(now),
+            _ => {}
+        }
+        self.state = state;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(outcome: Outcome) -> State {
+        State::Finished { outcome, details: "why".into() }
+    }
+
+    fn finish(outcome: Outcome) -> Event {
+        Event::Finish { outcome, details: "why".into() }
+    }
+
+    /// Every state, every event. `None` is refused.
+    #[test]
+    fn table() {
+        use Outcome::*;
+        let events =
+            [Event::Claim, Event::PullInputs, Event::LoseLaunch, finish(Completed), finish(Failed), finish(Stopped)];
+        let (starting, running, pending) = (Some(State::Starting), Some(State::Running), Some(State::Pending));
+        let (completed, failed, stopped) = (Some(finished(Completed)), Some(finished(Failed)), Some(finished(Stopped)));
+        let rows = [
+            (State::Pending, [starting, running.clone(), pending.clone(), None, failed.clone(), stopped.clone()]),
+            (State::Starting, [None, running.clone(), pending, None, failed.clone(), stopped.clone()]),
+            (State::Running, [None, running, None, completed.clone(), failed.clone(), stopped.clone()]),
+            (finished(Completed), [None, None, None, completed, None, None]),
+            (finished(Failed), [None, None, None, None, failed, None]),
+            (finished(Stopped), [None, None, None, None, None, stopped]),
+        ];
+        for (state, row) in rows {
+            for (event, want) in events.iter().zip(row) {
+                assert_eq!(next(&state, event.clone()).ok(), want, "{state:?} + {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn repeated_steps_keep_the_first_date() {
+        let mut run = Run::new(RunId(1), NewRun::default(), 1.0);
+        run.apply(Event::Claim, 2.0).unwrap();
+        run.apply(Event::PullInputs, 3.0).unwrap();
+        run.apply(Event::PullInputs, 4.0).unwrap();
+        assert_eq!((run.starting_at, run.running_at, run.launches), (Some(2.0), Some(3.0), 1));
+        run.apply(finish(Outcome::Completed), 5.0).unwrap();
+        run.apply(finish(Outcome::Completed), 6.0).unwrap();
+        assert_eq!(run.finished_at, Some(5.0));
+    }
+}
