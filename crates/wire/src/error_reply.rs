@@ -1,0 +1,53 @@
+//! Error replies: messages that say why there will be no other reply.
+//!
+//! When a reply is due, and what its reason says, is decided elsewhere.
+
+use bytes::Bytes;
+use trellis_core::id::ObjectId;
+
+use crate::object::{Message, Payload, object_id};
+use crate::proto;
+
+/// Why a message carries an error instead of content. The numbers are Flower's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ErrorCode {
+    Unknown = 0,
+    LoadClientAppException = 1,
+    ClientAppRaisedException = 2,
+    MessageUnavailable = 3,
+    ReplyMessageUnavailable = 4,
+    NodeUnavailable = 5,
+    ModFailedPrecondition = 6,
+    InvalidFab = 7,
+    ClientAppCrashed = 8,
+}
+
+impl ErrorCode {
+    pub const ALL: [Self; 9] = [
+        Self::Unknown,
+        Self::LoadClientAppException,
+        Self::ClientAppRaisedException,
+        Self::MessageUnavailable,
+        Self::ReplyMessageUnavailable,
+        Self::NodeUnavailable,
+        Self::ModFailedPrecondition,
+        Self::InvalidFab,
+        Self::ClientAppCrashed,
+    ];
+
+    pub const fn number(self) -> i64 {
+        self as i64
+    }
+}
+
+/// Makes an error reply: its id, its object, and the message for the wire, which carries the id.
+/// An id in the metadata given is not looked at.
+pub fn error_message(metadata: proto::Metadata, code: ErrorCode, reason: &str) -> (ObjectId, Bytes, proto::Message) {
+    let error = proto::Error { code: code.number(), reason: reason.to_owned() };
+    let message = Message { metadata, payload: Payload::Error(error.clone()) };
+    let object = message.encode();
+    let id = object_id(&object);
+    let metadata = proto::Metadata { message_id: id.to_string(), ..message.metadata };
+    (id, object, proto::Message { metadata: Some(metadata), content: None, error: Some(error) })
+}

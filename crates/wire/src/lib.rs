@@ -1,0 +1,13 @@
+//! The contract with Flower: its messages, the encoding of its objects, its error codes.
+//!
+//! Nothing here knows of stores, clocks or sockets, and no type of this crate is used inside the link core:
+//! front ends translate at the border.
+
+/// Messages and services, generated from the files in `proto/`.
+pub mod proto {
+    #![allow(clippy::doc_markdown, clippy::large_enum_variant)]
+    tonic::include_proto!("flwr.proto");
+}
+
+pub mod error_reply;
+pub mod object;

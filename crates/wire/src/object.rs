@@ -1,0 +1,105 @@
+//! Flower's objects: what models, metrics and messages travel and are stored as.
+//!
+//! An object is a header, a NUL byte and a body, and it is named by the SHA-256 of all three. Equal content therefore
+//! has equal bytes, and every encoder here gives the very bytes that the official Python package gives.
+//!
+//! The SuperLink needs the header and the hash only ([`Header`], [`Verifier`]) and never looks into a body; the typed
+//! objects are for those who make and read content. Nothing here knows of stores, runs or connections.
+//!
+//! A decoder takes memory in proportion to the object it is given, so whoever accepts objects bounds their size.
+
+mod array;
+mod entries;
+mod error;
+mod header;
+mod json;
+mod message;
+mod record;
+mod value;
+mod verifier;
+
+pub use array::{Array, ArrayChunk, MAX_ARRAY_CHUNKS, MAX_ARRAY_DIMENSIONS, MAX_CHUNK_BYTES};
+pub use entries::{Entries, RepeatedName};
+pub use error::{Malformed, ObjectError};
+pub use header::{Header, MAX_HEADER_BYTES, ObjectKind};
+pub use message::{Message, Payload};
+pub use record::{ArrayRecord, RecordDict};
+pub use value::{ConfigRecord, ConfigValue, MetricRecord, MetricValue};
+pub use verifier::{Verifier, verify};
+
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use trellis_core::id::ObjectId;
+
+/// The name of an object: the SHA-256 of all its bytes.
+pub fn object_id(bytes: &[u8]) -> ObjectId {
+    id_of(digest::digest(&digest::SHA256, bytes))
+}
+
+fn id_of(digest: digest::Digest) -> ObjectId {
+    ObjectId::try_from(digest.as_ref()).expect("SHA-256 gives 32 bytes")
+}
+
+/// Puts the header before the body. The children must be free of repetitions, in the order of their first mention.
+pub fn encode(kind: ObjectKind, children: &[ObjectId], body: &[u8]) -> Bytes {
+    let mut object = Vec::with_capacity(header::encoded_len(children.len()) + body.len());
+    header::write(&mut object, kind, children, body.len() as u64);
+    object.extend_from_slice(body);
+    object.into()
+}
+
+/// Takes a whole object apart into header and body, without copying the body. The hash is not looked at.
+pub fn decode(object: &Bytes) -> Result<(Header, Bytes), ObjectError> {
+    let (header, header_bytes) = Header::split(object)?.ok_or(Malformed::HeaderCutOff)?;
+    let body = object.slice(header_bytes..);
+    header.check_body_len(body.len() as u64)?;
+    Ok((header, body))
+}
+
+/// As [`decode`], for a reader that expects one kind and wants the children and the body.
+fn decode_kind(object: &Bytes, expected: ObjectKind) -> Result<(Vec<ObjectId>, Bytes), ObjectError> {
+    let (header, body) = decode(object)?;
+    if header.kind != expected {
+        return Err(Malformed::WrongKind { expected, actual: header.kind }.into());
+    }
+    Ok((header.children, body))
+}
+
+/// Any object with its meaning.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Object {
+    ArrayChunk(ArrayChunk),
+    Array(Array),
+    ArrayRecord(ArrayRecord),
+    ConfigRecord(ConfigRecord),
+    MetricRecord(MetricRecord),
+    RecordDict(RecordDict),
+    Message(Message),
+}
+
+impl Object {
+    pub fn decode(object: &Bytes) -> Result<Self, ObjectError> {
+        let (header, _) = Header::split(object)?.ok_or(Malformed::HeaderCutOff)?;
+        Ok(match header.kind {
+            ObjectKind::ArrayChunk => Self::ArrayChunk(ArrayChunk::decode(object)?),
+            ObjectKind::Array => Self::Array(Array::decode(object)?),
+            ObjectKind::ArrayRecord => Self::ArrayRecord(ArrayRecord::decode(object)?),
+            ObjectKind::ConfigRecord => Self::ConfigRecord(ConfigRecord::decode(object)?),
+            ObjectKind::MetricRecord => Self::MetricRecord(MetricRecord::decode(object)?),
+            ObjectKind::RecordDict => Self::RecordDict(RecordDict::decode(object)?),
+            ObjectKind::Message => Self::Message(Message::decode(object)?),
+        })
+    }
+
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Self::ArrayChunk(chunk) => chunk.encode(),
+            Self::Array(array) => array.encode(),
+            Self::ArrayRecord(record) => record.encode(),
+            Self::ConfigRecord(record) => record.encode(),
+            Self::MetricRecord(record) => record.encode(),
+            Self::RecordDict(records) => records.encode(),
+            Self::Message(message) => message.encode(),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Named values in the order in which they were added, each name once: what a Python dict is to Flower's records.
+
+use std::collections::HashSet;
+
+/// An ordered list of named values. Order matters: it decides the bytes, and so the id, of the record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entries<V>(Vec<(String, V)>);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the name {0:?} appears twice")]
+pub struct RepeatedName(pub String);
+
+impl<V> Entries<V> {
+    pub fn new(entries: Vec<(String, V)>) -> Result<Self, RepeatedName> {
+        let mut seen = HashSet::with_capacity(entries.len());
+        match entries.iter().find(|(name, _)| !seen.insert(name.as_str())) {
+            Some((name, _)) => Err(RepeatedName(name.clone())),
+            None => Ok(Self(entries)),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&V> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, (String, V)> {
+        self.0.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<V> Default for Entries<V> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<V> IntoIterator for Entries<V> {
+    type Item = (String, V);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a, V> IntoIterator for &'a Entries<V> {
+    type Item = &'a (String, V);
+    type IntoIter = std::slice::Iter<'a, (String, V)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
