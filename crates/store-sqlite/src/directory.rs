@@ -1,0 +1,149 @@
+//! The state directory: who owns it, and what is in it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::schema::{self, MigrationFailed, Verdict};
+
+/// Why a state cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "state directory {directory} is in use by process {pid}; stop it first, or choose another with --state-dir"
+    )]
+    InUse { directory: PathBuf, pid: String },
+    #[error(
+        "{database} is a database of the original Flower SuperLink, which Trellis cannot continue; it was not touched. \
+         Leave out --database (Trellis keeps its own state in the state directory) or name a new file"
+    )]
+    Flower { database: PathBuf },
+    #[error("{database} is not a Trellis database ({why}); it was not touched. Name another file")]
+    Foreign { database: PathBuf, why: String },
+    #[error("{database} was written by a newer Trellis (state version {found}, this one knows {known}); use that one")]
+    TooNew { database: PathBuf, found: u32, known: u32 },
+    #[error(transparent)]
+    Migration(#[from] MigrationFailed),
+    #[error("cannot use {path}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("cannot open database {database}")]
+    Database { database: PathBuf, source: rusqlite::Error },
+}
+
+/// A state directory that this process owns until the value is dropped.
+pub struct StateDirectory {
+    path: PathBuf,
+    database: PathBuf,
+    /// Removed with its content when dropped.
+    ephemeral: bool,
+    _lock: File,
+}
+
+impl StateDirectory {
+    /// Opens (or makes) the directory and takes its lock.
+    pub fn open(path: &Path, database: Option<&Path>) -> Result<StateDirectory, OpenError> {
+        let io = |at: &Path| {
+            let at = at.to_owned();
+            move |source| OpenError::Io { path: at, source }
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io(path))?;
+        let lock = take_lock(path)?;
+        let database = database.map_or_else(|| path.join("state.db"), Path::to_owned);
+        match schema::inspect(&database) {
+            Verdict::Current | Verdict::NotInitialised | Verdict::NeedsUpgrade { .. } => {}
+            Verdict::TooNew { found, known } => return Err(OpenError::TooNew { database, found, known }),
+            Verdict::Flower => return Err(OpenError::Flower { database }),
+            Verdict::Foreign(why) => return Err(OpenError::Foreign { database, why }),
+        }
+        Ok(StateDirectory { path: path.to_owned(), database, ephemeral: false, _lock: lock })
+    }
+
+    /// Makes a directory that goes away with the process, in memory where the system has a place for that.
+    pub fn ephemeral() -> Result<StateDirectory, OpenError> {
+        let shared_memory = Path::new("/dev/shm");
+        let parent = if shared_memory.is_dir() { shared_memory.to_owned() } else { std::env::temp_dir() };
+        let path = parent.join(format!("trellis-superlink-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let mut directory = StateDirectory::open(&path, None)?;
+        directory.ephemeral = true;
+        Ok(directory)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn database(&self) -> &Path {
+        &self.database
+    }
+
+    pub fn is_ephemeral(&self) -> bool {
+        self.ephemeral
+    }
+}
+
+impl Drop for StateDirectory {
+    fn drop(&mut self) {
+        if self.ephemeral {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn take_lock(directory: &Path) -> Result<File, OpenError> {
+    let path = directory.join("lock");
+    let io = |source| OpenError::Io { path: path.clone(), source };
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(io)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let mut pid = String::new();
+        let _ = file.read_to_string(&mut pid);
+        let pid = if pid.trim().is_empty() { "(unknown)".to_owned() } else { pid.trim().to_owned() };
+        return Err(OpenError::InUse { directory: directory.to_owned(), pid });
+    }
+    let write = |file: &mut File| -> std::io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    write(&mut file).map_err(io)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_owner_is_refused_with_the_pid_of_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = StateDirectory::open(dir.path(), None).unwrap();
+        let error = StateDirectory::open(dir.path(), None).err().unwrap().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        drop(first);
+        StateDirectory::open(dir.path(), None).unwrap();
+    }
+
+    #[test]
+    fn a_flower_database_is_refused_and_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("flower.db");
+        rusqlite::Connection::open(&database).unwrap().execute_batch("CREATE TABLE message_ins (x)").unwrap();
+        let before = std::fs::read(&database).unwrap();
+        let error = StateDirectory::open(dir.path(), Some(&database)).err().unwrap();
+        assert!(matches!(error, OpenError::Flower { .. }), "{error}");
+        assert_eq!(std::fs::read(&database).unwrap(), before);
+    }
+
+    #[test]
+    fn an_ephemeral_directory_goes_away() {
+        let directory = StateDirectory::ephemeral().unwrap();
+        let path = directory.path().to_owned();
+        assert!(path.is_dir());
+        drop(directory);
+        assert!(!path.exists());
+    }
+}

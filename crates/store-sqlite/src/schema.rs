@@ -1,0 +1,182 @@
+//! The tables, their version, and how an older state becomes a newer one without risk.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+/// `TRLS`: marks a database as ours.
+const APPLICATION_ID: i32 = 0x5452_4c53;
+
+/// One step from version `n` to `n + 1`, by position.
+pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/v1.sql")];
+
+/// What a database file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Current,
+    NotInitialised,
+    NeedsUpgrade {
+        from: u32,
+        to: u32,
+    },
+    TooNew {
+        found: u32,
+        known: u32,
+    },
+    /// A database of the original SuperLink.
+    Flower,
+    /// Something else.
+    Foreign(String),
+}
+
+/// Looks at a database file without changing it.
+pub fn inspect(path: &Path) -> Verdict {
+    if std::fs::metadata(path).map(|file| file.len() == 0).unwrap_or(true) {
+        return match std::fs::metadata(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Verdict::Foreign(error.to_string()),
+            _ => Verdict::NotInitialised,
+        };
+    }
+    let look = || -> rusqlite::Result<Verdict> {
+        let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        verdict(&connection, MIGRATIONS.len() as u32)
+    };
+    look().unwrap_or_else(|error| Verdict::Foreign(error.to_string()))
+}
+
+fn verdict(connection: &Connection, known: u32) -> rusqlite::Result<Verdict> {
+    let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    let has = |table: &str| {
+        connection
+            .prepare("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1")
+            .and_then(|mut statement| statement.exists([table]))
+    };
+    let version = number("user_version")? as u32;
+    Ok(if number("application_id")? == APPLICATION_ID {
+        match version {
+            0 => Verdict::NotInitialised,
+            v if v == known => Verdict::Current,
+            v if v < known => Verdict::NeedsUpgrade { from: v, to: known },
+            v => Verdict::TooNew { found: v, known },
+        }
+    } else if has("message_ins")? || has("alembic_version")? || has("token_store")? {
+        Verdict::Flower
+    } else if connection.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0))? == 0 {
+        Verdict::NotInitialised
+    } else {
+        Verdict::Foreign("it holds tables that are not ours".to_owned())
+    })
+}
+
+/// A migration that did not work; the database is as it was.
+#[derive(Debug, thiserror::Error)]
+#[error("state {path} could not be upgraded from version {from} to {to}; it was left as it was{backup}")]
+pub struct MigrationFailed {
+    path: PathBuf,
+    from: u32,
+    to: u32,
+    backup: String,
+    #[source]
+    source: rusqlite::Error,
+}
+
+/// Brings the database to the version of `migrations`. An existing state is copied aside first; the copy goes when all
+/// went well and is put back when it did not.
+pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: &[&str]) -> Result<(), MigrationFailed> {
+    let to = migrations.len() as u32;
+    let mut from = 0;
+    let mut backup = None;
+    let mut steps = || -> rusqlite::Result<()> {
+        from = connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?;
+        if from == to {
+            return Ok(());
+        }
+        if from > 0 {
+            let copy = path.with_extension(format!("db.v{from}.backup"));
+            let _ = std::fs::remove_file(&copy);
+            connection.backup("main", &copy, None::<fn(rusqlite::backup::Progress)>)?;
+            backup = Some(copy);
+        }
+        let tx = connection.transaction()?;
+        for (step, sql) in migrations.iter().enumerate().skip(from as usize) {
+            tx.execute_batch(sql)?;
+            tx.pragma_update(None, "user_version", step as u32 + 1)?;
+        }
+        tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+        tx.commit()
+    };
+    let result = steps();
+    let restored = match (&result, &backup) {
+        (Err(_), Some(copy)) => connection
+            .restore("main", copy, None::<fn(rusqlite::backup::Progress)>)
+            .err()
+            .map(|why| format!("; restoring failed ({why}), a copy is at {}", copy.display())),
+        _ => None,
+    };
+    if let (Some(copy), None) = (&backup, &restored) {
+        let _ = std::fs::remove_file(copy);
+    }
+    result.map_err(|source| MigrationFailed {
+        path: path.to_owned(),
+        from,
+        to,
+        backup: restored.unwrap_or_default(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(path: &Path) -> Connection {
+        Connection::open(path).unwrap()
+    }
+
+    #[test]
+    fn a_fresh_file_becomes_current_and_stays_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.db");
+        assert_eq!(inspect(&path), Verdict::NotInitialised);
+        migrate(&mut open(&path), &path, MIGRATIONS).unwrap();
+        assert_eq!(inspect(&path), Verdict::Current);
+        migrate(&mut open(&path), &path, MIGRATIONS).unwrap();
+        assert_eq!(inspect(&path), Verdict::Current);
+    }
+
+    #[test]
+    fn an_upgrade_that_fails_half_way_leaves_the_old_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.db");
+        migrate(&mut open(&path), &path, &["CREATE TABLE a (x); INSERT INTO a VALUES (7)"]).unwrap();
+        let broken = ["CREATE TABLE a (x)", "CREATE TABLE b (y)", "DELETE FROM a; CREATE TABLE nonsense"];
+        let error = migrate(&mut open(&path), &path, &broken).unwrap_err();
+        assert!(error.to_string().contains("from version 1 to 3; it was left as it was"), "{error}");
+        let connection = open(&path);
+        assert_eq!(connection.query_row("SELECT x FROM a", [], |row| row.get::<_, i64>(0)), Ok(7));
+        assert_eq!(verdict(&connection, 3), Ok(Verdict::NeedsUpgrade { from: 1, to: 3 }));
+        let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_string_lossy().contains("backup")), "{left:?}");
+
+        migrate(&mut open(&path), &path, &["", "CREATE TABLE b (y)", "DELETE FROM a"]).unwrap();
+        assert_eq!(verdict(&open(&path), 3), Ok(Verdict::Current));
+    }
+
+    #[test]
+    fn what_is_not_ours_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.db");
+        open(&path).execute_batch("CREATE TABLE message_ins (x); CREATE TABLE run (y)").unwrap();
+        assert_eq!(inspect(&path), Verdict::Flower);
+        let other = dir.path().join("y.db");
+        open(&other).execute_batch("CREATE TABLE books (x)").unwrap();
+        assert!(matches!(inspect(&other), Verdict::Foreign(_)));
+        let garbage = dir.path().join("z.db");
+        std::fs::write(&garbage, "not a database at all, but long enough to be looked at").unwrap();
+        assert!(matches!(inspect(&garbage), Verdict::Foreign(_)));
+        let newer = dir.path().join("n.db");
+        migrate(&mut open(&newer), &newer, MIGRATIONS).unwrap();
+        open(&newer).pragma_update(None, "user_version", 99).unwrap();
+        assert_eq!(inspect(&newer), Verdict::TooNew { found: 99, known: MIGRATIONS.len() as u32 });
+    }
+}

@@ -1,0 +1,147 @@
+//! The store as a whole: opens the directory, starts the writer, lends connections to readers.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use trellis_core::port::{Job, Read, Store};
+use trellis_core::refusal::{Kind, Refusal};
+
+use crate::directory::{OpenError, StateDirectory};
+use crate::error::{CANNOT, OrTransient};
+use crate::read::View;
+use crate::schema::{self, MIGRATIONS};
+use crate::vault::Vault;
+use crate::writer::{OnCommit, Writer};
+
+/// Prepared statements kept by a connection; we have about sixty.
+const STATEMENTS: usize = 128;
+/// Pages the writer keeps in memory.
+const CACHE_KIB: i64 = 16 << 10;
+/// The log is folded into the database when it has grown by this many pages of 4 KiB.
+const CHECKPOINT_PAGES: i64 = 4000;
+/// A log file that once grew large is cut back to this size.
+const JOURNAL_LIMIT_BYTES: i64 = 64 << 20;
+const BUSY: Duration = Duration::from_secs(5);
+
+/// A store on SQLite. Dropping it waits until everything submitted is committed.
+pub struct SqliteStore {
+    jobs: Option<Sender<Box<dyn Job>>>,
+    writer: Option<JoinHandle<()>>,
+    readers: Mutex<Vec<Connection>>,
+    vault: Arc<Vault>,
+    works: Arc<AtomicBool>,
+    directory: StateDirectory,
+}
+
+impl SqliteStore {
+    /// Opens the state in `directory`, upgrading it if it is older. `on_commit` hears of what became true.
+    pub fn open(directory: StateDirectory, on_commit: OnCommit) -> Result<SqliteStore, OpenError> {
+        let database = directory.database().to_owned();
+        let failed = |source| OpenError::Database { database: database.clone(), source };
+        let mut connection = Connection::open(&database).map_err(failed)?;
+        set_up(&connection, directory.is_ephemeral()).map_err(failed)?;
+        schema::migrate(&mut connection, &database, MIGRATIONS)?;
+        restrict(&database);
+
+        let objects = directory.path().join("objects");
+        let vault = Vault::open(&objects, !directory.is_ephemeral())
+            .and_then(|vault| {
+                let wanted = object_files(&connection).map_err(std::io::Error::other)?;
+                let removed = vault.sweep(&wanted)?;
+                if removed > 0 {
+                    tracing::info!(removed, "object files left by a crash were removed");
+                }
+                Ok(Arc::new(vault))
+            })
+            .map_err(|source| OpenError::Io { path: objects, source })?;
+
+        let works = Arc::new(AtomicBool::new(true));
+        let (jobs, queue) = channel();
+        let writer =
+            Writer { connection, jobs: queue, vault: Arc::clone(&vault), on_commit, works: Arc::clone(&works) };
+        let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || writer.run());
+        let writer = Some(thread.map_err(|source| OpenError::Io { path: database.clone(), source })?);
+        Ok(SqliteStore { jobs: Some(jobs), writer, readers: Mutex::new(Vec::new()), vault, works, directory })
+    }
+
+    /// Where large objects are kept.
+    pub fn vault(&self) -> &Arc<Vault> {
+        &self.vault
+    }
+
+    pub fn directory(&self) -> &StateDirectory {
+        &self.directory
+    }
+
+    /// Whether the last commit worked.
+    pub fn works(&self) -> bool {
+        self.works.load(Ordering::Relaxed)
+    }
+
+    fn reader(&self) -> rusqlite::Result<Connection> {
+        if let Some(idle) = self.readers.lock().expect("no holder panics").pop() {
+            return Ok(idle);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(self.directory.database(), flags)?;
+        connection.busy_timeout(BUSY)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(connection)
+    }
+}
+
+impl Store for SqliteStore {
+    fn submit(&self, job: Box<dyn Job>) {
+        let sender = self.jobs.as_ref().expect("taken only on drop");
+        if let Err(unsent) = sender.send(job) {
+            self.works.store(false, Ordering::Relaxed);
+            unsent.0.done(Err(Refusal::new(Kind::Transient, CANNOT)));
+        }
+    }
+
+    fn read(&self, question: &mut dyn FnMut(&dyn Read) -> Result<(), Refusal>) -> Result<(), Refusal> {
+        let connection = self.reader().or_transient()?;
+        let run = |sql| connection.prepare_cached(sql).and_then(|mut s| s.execute([])).map(drop).or_transient();
+        run("BEGIN")?;
+        let result = question(&View(&connection));
+        run("COMMIT")?;
+        self.readers.lock().expect("no holder panics").push(connection);
+        result
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+fn set_up(connection: &Connection, ephemeral: bool) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", if ephemeral { "OFF" } else { "FULL" })?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", JOURNAL_LIMIT_BYTES)
+}
+
+/// Runs may carry secrets in their settings: the database is its owner's alone.
+fn restrict(database: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let _ = std::fs::set_permissions(database, std::fs::Permissions::from_mode(0o600));
+}
+
+fn object_files(connection: &Connection) -> rusqlite::Result<HashSet<String>> {
+    let mut statement = connection.prepare("SELECT file FROM object_content WHERE file IS NOT NULL")?;
+    statement.query_map([], |row| row.get(0))?.collect()
+}

@@ -1,0 +1,281 @@
+//! Changes, as SQL, inside the writer's transaction.
+
+use bytes::Bytes;
+use rusqlite::{Connection, Params, params};
+use trellis_core::Seconds;
+use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
+use trellis_core::message::{Instruction, Reply};
+use trellis_core::node::Node;
+use trellis_core::object::{Content, Object};
+use trellis_core::port::{Fab, LogText, Read, Topic, Traffic, Tx};
+use trellis_core::refusal::Refusal;
+use trellis_core::run::Run;
+use trellis_core::token::Token;
+
+use crate::error::OrTransient;
+use crate::read::View;
+use crate::rows::{self, signed};
+
+/// One job's changes and what must follow their commit.
+pub(crate) struct Change<'a> {
+    view: View<'a>,
+    pub(crate) topics: Vec<Topic>,
+    /// Object files that nothing refers to any more.
+    pub(crate) unlink: Vec<String>,
+}
+
+impl<'a> Change<'a> {
+    pub(crate) fn new(connection: &'a Connection) -> Change<'a> {
+        Change { view: View(connection), topics: Vec::new(), unlink: Vec::new() }
+    }
+
+    fn execute(&self, sql: &str, params: impl Params) -> Result<(), Refusal> {
+        let mut statement = self.view.0.prepare_cached(sql).or_transient()?;
+        statement.execute(params).map(drop).or_transient()
+    }
+}
+
+/// The message columns that instructions and replies share, as parameters ?1 to ?10.
+macro_rules! envelope_params {
+    ($envelope:expr, $($more:expr),+) => {
+        params![
+            $envelope.id.as_bytes(),
+            signed($envelope.run.0),
+            signed($envelope.src.0),
+            signed($envelope.dst.0),
+            $envelope.group_id,
+            $envelope.ttl_s,
+            $envelope.message_type,
+            $envelope.created_at,
+            $envelope.error.as_ref().map(|error| error.code),
+            $envelope.error.as_ref().map(|error| &error.reason),
+            $($more),+
+        ]
+    };
+}
+
+impl Tx for Change<'_> {
+    fn wake(&mut self, topic: Topic) {
+        self.topics.push(topic);
+    }
+
+    fn put_node(&mut self, node: &Node) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO node VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+             ON CONFLICT (node_id) DO UPDATE SET last_activated_at = ?6, last_deactivated_at = ?7,
+             unregistered_at = ?8, heartbeat_interval = ?9, online_until = ?10, state = ?11",
+            params![
+                signed(node.id.0),
+                node.public_key,
+                node.owner_aid,
+                node.owner_name,
+                node.registered_at,
+                node.last_activated_at,
+                node.last_deactivated_at,
+                node.unregistered_at,
+                node.heartbeat_interval_s,
+                node.online_until,
+                rows::node_state(node.state()),
+            ],
+        )
+    }
+
+    fn put_run(&mut self, run: &Run) -> Result<(), Refusal> {
+        let (state, outcome, details) = rows::run_state(run.state());
+        self.execute(
+            "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+             ON CONFLICT (run_id) DO UPDATE SET starting_at = ?10, running_at = ?11, finished_at = ?12,
+             launches = ?13, clientapp_runtime = ?14, state = ?15, outcome = ?16, details = ?17",
+            params![
+                signed(run.id.0),
+                run.fab_id,
+                run.fab_version,
+                run.fab_hash,
+                run.override_config,
+                run.federation_options,
+                run.federation,
+                run.account,
+                run.pending_at,
+                run.starting_at,
+                run.running_at,
+                run.finished_at,
+                run.launches,
+                run.clientapp_runtime_s,
+                state,
+                outcome,
+                details,
+            ],
+        )
+    }
+
+    fn add_traffic(&mut self, run: RunId, more: Traffic) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO traffic VALUES (?1, ?2, ?3) ON CONFLICT (run_id) DO UPDATE SET
+             bytes_sent = bytes_sent + ?2, bytes_received = bytes_received + ?3",
+            params![signed(run.0), more.bytes_sent as i64, more.bytes_received as i64],
+        )
+    }
+
+    fn put_fab(&mut self, fab: &Fab) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO fab VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING",
+            params![fab.hash, fab.content.as_ref(), fab.verifications],
+        )
+    }
+
+    fn put_context(&mut self, run: RunId, context: &[u8]) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO context VALUES (?1, ?2) ON CONFLICT (run_id) DO UPDATE SET content = ?2",
+            params![signed(run.0), context],
+        )
+    }
+
+    fn append_log(&mut self, run: RunId, now: Seconds, text: &str) -> Result<(), Refusal> {
+        // Readers ask for what is later than what they have: so no two times may be equal, whatever the clock does.
+        // One microsecond is the least step that the next larger double is sure to show for our century.
+        self.execute(
+            "INSERT INTO run_log VALUES
+             (?1, max(?2, coalesce((SELECT max(at) FROM run_log WHERE run_id = ?1), 0) + 0.000002), ?3)",
+            params![signed(run.0), now, text],
+        )
+    }
+
+    fn put_token(&mut self, token: &Token) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO token VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (run_id) DO UPDATE SET hash = ?2, state = ?3, until = ?4",
+            params![signed(token.run.0), token.hash.as_slice(), rows::token_state(token.state), token.state.until()],
+        )
+    }
+
+    fn delete_token(&mut self, run: RunId) -> Result<(), Refusal> {
+        self.execute("DELETE FROM token WHERE run_id = ?1", [signed(run.0)])
+    }
+
+    fn put_instruction(&mut self, instruction: &Instruction) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO instruction (message_id, run_id, src, dst, group_id, ttl, message_type, created_at,
+             error_code, error_reason, deliveries, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+             ON CONFLICT (message_id) DO UPDATE SET deliveries = ?11, state = ?12",
+            envelope_params![instruction.envelope, instruction.deliveries, rows::message_state(instruction.state())],
+        )
+    }
+
+    fn delete_instruction(&mut self, id: MessageId) -> Result<(), Refusal> {
+        self.execute("DELETE FROM instruction WHERE message_id = ?1", [id.as_bytes()])
+    }
+
+    fn put_reply(&mut self, reply: &Reply) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO reply (message_id, run_id, src, dst, group_id, ttl, message_type, created_at,
+             error_code, error_reason, reply_to, ready)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+             ON CONFLICT (message_id) DO UPDATE SET ready = ?12",
+            envelope_params![reply.envelope, reply.reply_to.as_bytes(), reply.ready],
+        )
+    }
+
+    fn delete_reply(&mut self, id: MessageId) -> Result<(), Refusal> {
+        self.execute("DELETE FROM reply WHERE message_id = ?1", [id.as_bytes()])
+    }
+
+    fn insert_object(&mut self, object: &Object, children: &[ObjectId]) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO object VALUES (?1, ?2, ?3, ?4)",
+            params![object.id.as_bytes(), object.references, object.waiting, object.here],
+        )?;
+        for (position, child) in children.iter().enumerate() {
+            self.execute(
+                "INSERT INTO object_child VALUES (?1, ?2, ?3)",
+                params![object.id.as_bytes(), position as i64, child.as_bytes()],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn update_object(&mut self, object: &Object) -> Result<(), Refusal> {
+        self.execute(
+            "UPDATE object SET refs = ?2, waiting = ?3, here = ?4 WHERE object_id = ?1",
+            params![object.id.as_bytes(), object.references, object.waiting, object.here],
+        )
+    }
+
+    fn put_content(&mut self, id: ObjectId, content: &Content) -> Result<(), Refusal> {
+        let (inline, file) = match content {
+            Content::Inline(bytes) => (Some(bytes.as_ref()), None),
+            Content::File { name, .. } => (None, Some(name)),
+        };
+        self.execute(
+            "INSERT INTO object_content VALUES (?1, ?2, ?3, ?4)",
+            params![id.as_bytes(), inline, file, content.len_bytes() as i64],
+        )
+    }
+
+    fn discard(&mut self, content: &Content) {
+        if let Content::File { name, .. } = content {
+            self.unlink.push(name.clone());
+        }
+    }
+
+    fn delete_object(&mut self, id: ObjectId) -> Result<(), Refusal> {
+        let mut statement = self
+            .view
+            .0
+            .prepare_cached("DELETE FROM object_content WHERE object_id = ?1 RETURNING file")
+            .or_transient()?;
+        let mut rows = statement.query([id.as_bytes()]).or_transient()?;
+        while let Some(row) = rows.next().or_transient()? {
+            self.unlink.extend(row.get::<_, Option<String>>(0).or_transient()?);
+        }
+        self.execute("DELETE FROM object_child WHERE parent = ?1", [id.as_bytes()])?;
+        self.execute("DELETE FROM object WHERE object_id = ?1", [id.as_bytes()])
+    }
+
+    fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal> {
+        self.execute("INSERT INTO heart VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET alive_at = ?1", [now])
+    }
+}
+
+/// A change sees itself: reads go to the same connection.
+macro_rules! delegate {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)+) => {
+        impl Read for Change<'_> {
+            $(fn $name(&self, $($arg: $type),*) -> Result<$out, Refusal> {
+                self.view.$name($($arg),*)
+            })+
+        }
+    };
+}
+
+delegate! {
+    node(id: NodeId) -> Option<Node>;
+    node_by_key(public_key: &[u8]) -> Option<Node>;
+    nodes() -> Vec<Node>;
+    online_nodes(now: Seconds) -> Vec<NodeId>;
+    run(id: RunId) -> Option<Run>;
+    runs() -> Vec<Run>;
+    pending_runs() -> Vec<RunId>;
+    unfinished_runs() -> Vec<Run>;
+    traffic(run: RunId) -> Traffic;
+    fab(hash: &str) -> Option<Fab>;
+    context(run: RunId) -> Option<Bytes>;
+    log_after(run: RunId, after: Seconds, limit_bytes: usize) -> Option<LogText>;
+    token(run: RunId) -> Option<Token>;
+    token_by_hash(hash: &[u8; 32]) -> Option<Token>;
+    tokens_until(until: Seconds) -> Vec<Token>;
+    instruction(id: MessageId) -> Option<Instruction>;
+    deliverable(node: NodeId) -> Option<Instruction>;
+    in_progress(node: NodeId) -> Vec<Instruction>;
+    instructions_of_run(run: RunId) -> Vec<MessageId>;
+    expired_instructions(now: Seconds, limit: usize) -> Vec<MessageId>;
+    reply(id: MessageId) -> Option<Reply>;
+    reply_to(instruction: MessageId) -> Option<Reply>;
+    replies_of_run(run: RunId) -> Vec<MessageId>;
+    object(id: ObjectId) -> Option<Object>;
+    children(id: ObjectId) -> Vec<ObjectId>;
+    parents(id: ObjectId) -> Vec<ObjectId>;
+    content(id: ObjectId) -> Option<Content>;
+    object_count() -> u64;
+    alive_at() -> Option<Seconds>;
+}
