@@ -1,0 +1,32 @@
+//! The calls of Flower's three APIs, whatever brings them here: a front end decodes, asks, encodes.
+
+pub mod app;
+pub mod control;
+pub mod fleet;
+
+use aws_lc_rs::digest;
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+
+/// A random id. Zero and one mean something else.
+fn random_id() -> u64 {
+    loop {
+        let id = u64::from_le_bytes(random());
+        if id > 1 {
+            return id;
+        }
+    }
+}
+
+pub(crate) fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
+    bytes
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    digest::digest(&digest::SHA256, bytes).as_ref().try_into().expect("SHA-256 gives 32 bytes")
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,270 @@
+//! ServerAppIo: the calls of ServerApps and of whoever starts them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use prost::Message as _;
+use trellis_core::app;
+use trellis_core::fleet::running;
+use trellis_core::id::{MessageId, NodeId, RunId};
+use trellis_core::message::Envelope;
+use trellis_core::port::Topic;
+use trellis_core::refusal::{Kind, Refusal};
+use trellis_core::run::Outcome;
+use trellis_store_sqlite::crash;
+use trellis_wire::error_reply::{ErrorCode, error_message};
+use trellis_wire::proto::*;
+
+use super::{hex, random, sha256};
+use crate::convert;
+use crate::link::Link;
+use crate::objects;
+
+/// A held pull looks by itself this often: nodes go offline without telling.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// A fresh secret and the hash under which it is known.
+pub fn new_token() -> (String, [u8; 32]) {
+    let secret = hex(&random::<128>());
+    let hash = sha256(secret.as_bytes());
+    (secret, hash)
+}
+
+/// Held until a run waits to be started, or the hold is over.
+pub async fn list_apps_to_launch(link: &Link) -> Result<ListAppsToLaunchResponse, Refusal> {
+    let runs = link
+        .room
+        .wait(Topic::Launch, link.limits.hold_launch_poll, GLANCE, || {
+            link.read(|view| view.pending_runs()).map(|runs| (!runs.is_empty()).then_some(runs))
+        })
+        .await?;
+    Ok(ListAppsToLaunchResponse { run_ids: runs.unwrap_or_default().iter().map(|run| run.0).collect() })
+}
+
+/// An empty token: somebody else has the run.
+pub async fn request_token(link: &Link, request: RequestTokenRequest) -> Result<RequestTokenResponse, Refusal> {
+    let (run, now) = (RunId(request.run_id), link.now());
+    let (secret, hash) = new_token();
+    let claimed = link.write(move |tx| app::claim(tx, run, hash, now)).await?;
+    crash::point("run-claimed");
+    Ok(RequestTokenResponse { token: if claimed { secret } else { String::new() } })
+}
+
+pub async fn pull_app_inputs(link: &Link, request: PullAppInputsRequest) -> Result<PullAppInputsResponse, Refusal> {
+    let (hash, now) = (sha256(request.token.as_bytes()), link.now());
+    let inputs = link.write(move |tx| app::pull_inputs(tx, &hash, now)).await?;
+    crash::point("inputs-pulled");
+    tracing::info!(run = inputs.run.id.0, "run is running");
+    let context = Context::decode(inputs.context)
+        .map_err(|_| Refusal::new(Kind::Precondition, "the context of the run is damaged"))?;
+    Ok(PullAppInputsResponse {
+        context: Some(context),
+        run: Some(convert::run_out(&inputs.run, Default::default())),
+        fab: Some(convert::fab_out(inputs.fab)),
+    })
+}
+
+pub async fn push_app_outputs(link: &Link, request: PushAppOutputsRequest) -> Result<PushAppOutputsResponse, Refusal> {
+    let (hash, run, now) = (sha256(request.token.as_bytes()), RunId(request.run_id), link.now());
+    let context = request.context.unwrap_or_default().encode_to_vec();
+    link.write(move |tx| app::push_outputs(tx, &hash, run, &context, now)).await?;
+    crash::point("outputs-pushed");
+    Ok(PushAppOutputsResponse {})
+}
+
+pub async fn send_app_heartbeat(
+    link: &Link,
+    request: SendAppHeartbeatRequest,
+) -> Result<SendAppHeartbeatResponse, Refusal> {
+    let (hash, now) = (sha256(request.token.as_bytes()), link.now());
+    let success = link.write(move |tx| app::heartbeat(tx, &hash, now)).await?;
+    Ok(SendAppHeartbeatResponse { success })
+}
+
+pub async fn update_run_status(
+    link: &Link,
+    request: UpdateRunStatusRequest,
+) -> Result<UpdateRunStatusResponse, Refusal> {
+    let (run, now) = (RunId(request.run_id), link.now());
+    let status = request.run_status.unwrap_or_default();
+    if status.status != "finished" {
+        // Starting and running follow from what the app does, not from what it says.
+        link.read(|view| running(view, run))?;
+        return Ok(UpdateRunStatusResponse {});
+    }
+    let Some(outcome) = Outcome::from_name(&status.sub_status) else {
+        return Err(Refusal::new(Kind::Invalid, format!("unknown sub-status '{:.40}'", status.sub_status)));
+    };
+    let details = status.details.clone();
+    link.write(move |tx| app::finish(tx, run, outcome, &details, now)).await?;
+    crash::point("run-finished");
+    tracing::info!(run = run.0, outcome = outcome.name(), details = status.details, "run finished");
+    Ok(UpdateRunStatusResponse {})
+}
+
+pub async fn get_nodes(link: &Link, request: GetNodesRequest) -> Result<GetNodesResponse, Refusal> {
+    let now = link.now();
+    let online = link.read(|view| {
+        running(view, RunId(request.run_id))?;
+        view.online_nodes(now)
+    })?;
+    Ok(GetNodesResponse { nodes: online.into_iter().map(|id| Node { node_id: id.0 }).collect() })
+}
+
+pub async fn push_messages(link: &Link, request: PushAppMessagesRequest) -> Result<PushAppMessagesResponse, Refusal> {
+    let malformed = |what: &str| Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {what}"));
+    if request.messages_list.is_empty() {
+        return Err(malformed("`messages_list` must not be empty"));
+    }
+    if request.messages_list.len() != request.message_object_trees.len() {
+        return Err(malformed("each message needs one object tree"));
+    }
+    let messages = request
+        .messages_list
+        .iter()
+        .zip(&request.message_object_trees)
+        .map(|(message, tree)| {
+            let (envelope, reply_to) = convert::envelope(message)?;
+            if reply_to.is_some() {
+                return Err(malformed("`metadata.reply_to_message_id` MUST not be set."));
+            }
+            Ok((envelope, convert::tree(tree)?))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let (run, now) = (RunId(request.run_id), link.now());
+    let pushed = link.write(move |tx| app::push_messages(tx, run, &messages, now)).await?;
+    crash::point("messages-announced");
+    Ok(PushAppMessagesResponse {
+        message_ids: pushed.ids.iter().map(|id| id.map(|id| id.to_string()).unwrap_or_default()).collect(),
+        objects_to_push: pushed.missing.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// Held until all replies asked for are here, or will never be, or the hold is over; then gives what there is.
+pub async fn pull_messages(link: &Link, request: PullAppMessagesRequest) -> Result<PullAppMessagesResponse, Refusal> {
+    let run = RunId(request.run_id);
+    let ids = request.message_ids.iter().map(|id| convert::object_id(id)).collect::<Result<Vec<MessageId>, _>>()?;
+    let mut from = 0;
+    let all = link
+        .room
+        .wait(Topic::Replies(run), link.limits.hold_app_pull, GLANCE, || {
+            let now = link.now();
+            match link.read(|view| app::first_waiting(view, run, &ids, from, now))? {
+                Some(position) => {
+                    from = position;
+                    Ok(None)
+                }
+                None => Ok(Some(())),
+            }
+        })
+        .await?;
+    tracing::debug!(run = run.0, asked = ids.len(), complete = all.is_some(), "replies asked for");
+    let mut collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
+    if !collected.never.is_empty() {
+        let (never, now) = (collected.never, link.now());
+        link.write(move |tx| app::answer_missing(tx, run, &never, now, &encode_error_reply)).await?;
+        collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
+    }
+    crash::point("replies-collected");
+    let (messages_list, message_object_trees) = collected
+        .replies
+        .iter()
+        .map(|(reply, tree)| (convert::message_out(&reply.envelope, Some(reply.reply_to)), convert::tree_out(tree)))
+        .unzip();
+    Ok(PullAppMessagesResponse { messages_list, message_object_trees })
+}
+
+/// An error reply as an object, in Flower's encoding.
+fn encode_error_reply(envelope: &Envelope, reply_to: MessageId) -> (MessageId, Bytes) {
+    let mut metadata = convert::metadata_out(envelope, Some(reply_to));
+    metadata.message_id.clear();
+    let error = envelope.error.clone().unwrap_or_else(|| app::Unavailable::Message.error());
+    let code = match error.code {
+        4 => ErrorCode::ReplyMessageUnavailable,
+        5 => ErrorCode::NodeUnavailable,
+        _ => ErrorCode::MessageUnavailable,
+    };
+    let (id, object, _) = error_message(metadata, code, &error.reason);
+    (id, object)
+}
+
+pub async fn confirm_message_received(
+    link: &Link,
+    request: ConfirmMessageReceivedRequest,
+) -> Result<ConfirmMessageReceivedResponse, Refusal> {
+    let (run, id) = (RunId(request.run_id), convert::object_id(&request.message_object_id)?);
+    link.write(move |tx| app::confirm_reply(tx, run, id)).await?;
+    crash::point("reply-confirmed");
+    Ok(ConfirmMessageReceivedResponse {})
+}
+
+pub async fn get_run(link: &Link, request: GetRunRequest) -> Result<GetRunResponse, Refusal> {
+    let run = link.read(|view| view.run(RunId(request.run_id)))?;
+    Ok(GetRunResponse { run: run.map(|run| convert::run_out(&run, Default::default())) })
+}
+
+pub async fn get_fab(link: &Link, request: GetFabRequest) -> Result<GetFabResponse, Refusal> {
+    match link.read(|view| view.fab(&request.hash_str))? {
+        Some(fab) => Ok(GetFabResponse { fab: Some(convert::fab_out(fab)) }),
+        None => Err(Refusal::new(Kind::NotFound, format!("Found no FAB with hash: {:.80}", request.hash_str))),
+    }
+}
+
+pub async fn get_run_status(link: &Link, request: GetRunStatusRequest) -> Result<GetRunStatusResponse, Refusal> {
+    let run_status_dict = link.read(|view| {
+        let mut found = std::collections::BTreeMap::new();
+        for id in request.run_ids {
+            if let Some(run) = view.run(RunId(id))? {
+                found.insert(id, convert::run_status(run.state()));
+            }
+        }
+        Ok(found)
+    })?;
+    Ok(GetRunStatusResponse { run_status_dict })
+}
+
+pub async fn push_logs(link: &Link, request: PushLogsRequest) -> Result<PushLogsResponse, Refusal> {
+    append_log(link, RunId(request.run_id), request.logs.concat()).await?;
+    crash::point("logs-pushed");
+    Ok(PushLogsResponse {})
+}
+
+/// Adds to a run's log and tells those who follow it.
+pub async fn append_log(link: &Link, run: RunId, text: String) -> Result<(), Refusal> {
+    if text.is_empty() {
+        return Ok(());
+    }
+    let now = link.now();
+    link.write(move |tx| {
+        if tx.run(run)?.is_none() {
+            return Err(Refusal::new(Kind::NotFound, format!("Run {run} not found")));
+        }
+        tx.append_log(run, now, &text)?;
+        tx.wake(Topic::Log(run));
+        Ok(())
+    })
+    .await
+}
+
+/// Objects of a ServerApp carry the SuperLink's own node id.
+pub fn check_sender(node: NodeId) -> Result<(), Refusal> {
+    if node == NodeId::SUPERLINK {
+        return Ok(());
+    }
+    Err(Refusal::new(Kind::Precondition, "Unexpected node ID."))
+}
+
+/// An object that came in one piece. Front ends that can stream do not use this.
+pub async fn push_object(link: &Link, request: PushObjectRequest) -> Result<PushObjectResponse, Refusal> {
+    check_sender(convert::node_id(request.node.as_ref()))?;
+    let (run, id) = (RunId(request.run_id), convert::object_id(&request.object_id)?);
+    let stored = objects::take_whole(link, run, id, &request.object_content).await?;
+    Ok(PushObjectResponse { stored })
+}
+
+/// An object in one piece. Front ends that can stream do not use this.
+pub async fn pull_object(link: &Link, request: PullObjectRequest) -> Result<PullObjectResponse, Refusal> {
+    check_sender(convert::node_id(request.node.as_ref()))?;
+    let (run, id) = (RunId(request.run_id), convert::object_id(&request.object_id)?);
+    objects::fetch(link, run, id).await?.into_response().await
+}

@@ -1,0 +1,264 @@
+//! Fleet: the calls of SuperNodes. Every one is signed; the key must be the node's.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use trellis_core::fleet::{self, NewReply, Taken};
+use trellis_core::id::{NodeId, RunId};
+use trellis_core::node::State;
+use trellis_core::port::Topic;
+use trellis_core::refusal::{Kind, Refusal};
+use trellis_store_sqlite::crash;
+use trellis_wire::proto::*;
+
+use super::control::{ACCOUNT_ID, ACCOUNT_NAME};
+use super::random_id;
+use crate::clock::system_now;
+use crate::convert;
+use crate::link::Link;
+use crate::objects;
+
+/// Told to nodes with every answer; official nodes do not look at it.
+const RECONNECT_S: u64 = 5;
+/// A held pull looks by itself this often: another SuperLink on the same store cannot wake it.
+const GLANCE: Duration = Duration::from_secs(30);
+
+/// Who calls: a key that has signed the call.
+pub struct Caller {
+    key: Bytes,
+}
+
+impl Caller {
+    /// Checks the signature.
+    pub fn verify(link: &Link, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        Ok(Caller { key: link.identities.signer(headers, system_now())? })
+    }
+
+    /// The caller speaks for this node.
+    pub fn is_node(&self, link: &Link, id: NodeId) -> Result<NodeId, Refusal> {
+        let node = link.read(|view| view.node(id))?.filter(|node| node.state() != State::Unregistered);
+        match node {
+            Some(node) if node.public_key == self.key => Ok(id),
+            _ => Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID")),
+        }
+    }
+
+    fn has_key(&self, key: &[u8]) -> Result<(), Refusal> {
+        if self.key == key { Ok(()) } else { Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID")) }
+    }
+}
+
+fn registered_elsewhere(what: &str) -> Refusal {
+    let text = format!("SuperNode authentication is enabled. All SuperNodes must be {what} via the CLI.");
+    Refusal::new(Kind::Precondition, text)
+}
+
+pub async fn register_node(
+    link: &Link,
+    caller: &Caller,
+    request: RegisterNodeFleetRequest,
+) -> Result<RegisterNodeFleetResponse, Refusal> {
+    caller.has_key(&request.public_key)?;
+    if link.supernode_auth {
+        return Err(registered_elsewhere("registered"));
+    }
+    let (id, now) = (NodeId(random_id()), link.now());
+    let node =
+        link.write(move |tx| fleet::register(tx, id, (ACCOUNT_ID, ACCOUNT_NAME), &request.public_key, now)).await?;
+    crash::point("node-registered");
+    tracing::debug!(node = node.0, "node registered");
+    Ok(RegisterNodeFleetResponse { node_id: node.0 })
+}
+
+pub async fn activate_node(
+    link: &Link,
+    caller: &Caller,
+    request: ActivateNodeRequest,
+) -> Result<ActivateNodeResponse, Refusal> {
+    caller.has_key(&request.public_key)?;
+    let now = link.now();
+    let node = link.write(move |tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, now)).await?;
+    crash::point("node-activated");
+    tracing::info!(node = node.0, "node activated");
+    Ok(ActivateNodeResponse { node_id: node.0 })
+}
+
+pub async fn deactivate_node(
+    link: &Link,
+    caller: &Caller,
+    request: DeactivateNodeRequest,
+) -> Result<DeactivateNodeResponse, Refusal> {
+    let (node, now) = (caller.is_node(link, NodeId(request.node_id))?, link.now());
+    link.write(move |tx| fleet::deactivate(tx, node, now)).await?;
+    tracing::info!(node = node.0, "node deactivated");
+    Ok(DeactivateNodeResponse {})
+}
+
+pub async fn unregister_node(
+    link: &Link,
+    caller: &Caller,
+    request: UnregisterNodeFleetRequest,
+) -> Result<UnregisterNodeFleetResponse, Refusal> {
+    let (node, now) = (caller.is_node(link, NodeId(request.node_id))?, link.now());
+    if link.supernode_auth {
+        return Err(registered_elsewhere("unregistered"));
+    }
+    link.write(move |tx| fleet::unregister(tx, node, ACCOUNT_ID, now)).await?;
+    tracing::debug!(node = node.0, "node unregistered");
+    Ok(UnregisterNodeFleetResponse {})
+}
+
+pub async fn send_node_heartbeat(
+    link: &Link,
+    caller: &Caller,
+    request: SendNodeHeartbeatRequest,
+) -> Result<SendNodeHeartbeatResponse, Refusal> {
+    let (node, now) = (caller.is_node(link, convert::node_id(request.node.as_ref()))?, link.now());
+    let success = link.write(move |tx| fleet::heartbeat(tx, node, request.heartbeat_interval, now)).await?;
+    Ok(SendNodeHeartbeatResponse { success })
+}
+
+/// Held until there is something for the node, or the hold is over.
+pub async fn pull_messages(
+    link: &Link,
+    caller: &Caller,
+    request: PullMessagesRequest,
+) -> Result<PullMessagesResponse, Refusal> {
+    let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let hold = link.limits.hold_node_pull;
+    let pulled = loop {
+        let look = || link.read(|view| view.deliverable(node));
+        if link.room.wait(Topic::Node(node), hold, GLANCE, look).await?.is_none() {
+            return Ok(PullMessagesResponse::default());
+        }
+        let now = link.now();
+        // Nothing: it has expired in this moment, or another call of the node was first.
+        if let Some(pulled) = link.write(move |tx| fleet::pull(tx, node, now)).await? {
+            break pulled;
+        }
+    };
+    let (instruction, tree) = pulled;
+    crash::point("instruction-delivered");
+    tracing::debug!(node = node.0, run = instruction.envelope.run.0, message = %instruction.envelope.id,
+        deliveries = instruction.deliveries, "instruction delivered");
+    let response = PullMessagesResponse {
+        reconnect: None,
+        messages_list: vec![convert::message_out(&instruction.envelope, None)],
+        message_object_trees: vec![convert::tree_out(&tree)],
+    };
+    link.note_traffic(instruction.envelope.run, prost::Message::encoded_len(&response) as u64, 0);
+    Ok(response)
+}
+
+pub async fn push_messages(
+    link: &Link,
+    caller: &Caller,
+    request: PushMessagesRequest,
+) -> Result<PushMessagesResponse, Refusal> {
+    let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let received = prost::Message::encoded_len(&request) as u64;
+    let replies = incoming_replies(&request)?;
+    let run = replies[0].envelope.run;
+    let ids: Vec<String> = replies.iter().map(|reply| reply.envelope.id.to_string()).collect();
+    let now = link.now();
+    let taken = link
+        .write(move |tx| {
+            replies.iter().map(|reply| fleet::push_reply(tx, node, reply, now)).collect::<Result<Vec<_>, _>>()
+        })
+        .await?;
+    crash::point("reply-announced");
+    let mut objects_to_push = Vec::new();
+    for (id, taken) in ids.iter().zip(taken) {
+        match taken {
+            Taken::Announced { missing } => objects_to_push.extend(missing.iter().map(ToString::to_string)),
+            Taken::Ignored(why) => tracing::warn!(node = node.0, run = run.0, message = id, why, "reply ignored"),
+        }
+    }
+    let response = PushMessagesResponse {
+        reconnect: Some(Reconnect { reconnect: RECONNECT_S }),
+        results: ids.into_iter().map(|id| (id, 0)).collect(),
+        objects_to_push,
+    };
+    link.note_traffic(run, prost::Message::encoded_len(&response) as u64, received);
+    Ok(response)
+}
+
+fn incoming_replies(request: &PushMessagesRequest) -> Result<Vec<NewReply>, Refusal> {
+    let malformed = |what: &str| Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {what}"));
+    if request.messages_list.is_empty() {
+        return Err(malformed("`messages_list` must not be empty"));
+    }
+    if request.messages_list.len() != request.message_object_trees.len() {
+        return Err(malformed("each message needs one object tree"));
+    }
+    let runtimes = request.clientapp_runtime_list.iter().copied().chain(std::iter::repeat(0.0));
+    let messages = request.messages_list.iter().zip(&request.message_object_trees).zip(runtimes);
+    messages
+        .map(|((message, tree), runtime_s)| {
+            let (envelope, reply_to) = convert::envelope(message)?;
+            let reply_to = reply_to.ok_or_else(|| malformed("`metadata.reply_to_message_id` MUST be set."))?;
+            Ok(NewReply { envelope, reply_to, tree: convert::tree(tree)?, runtime_s })
+        })
+        .collect()
+}
+
+pub async fn get_run(link: &Link, caller: &Caller, request: GetRunRequest) -> Result<GetRunResponse, Refusal> {
+    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let run = link.read(|view| fleet::running(view, RunId(request.run_id)))?;
+    Ok(GetRunResponse { run: Some(convert::run_out(&run, Default::default())) })
+}
+
+pub async fn get_fab(link: &Link, caller: &Caller, request: GetFabRequest) -> Result<GetFabResponse, Refusal> {
+    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let fab = link.read(|view| {
+        let run = fleet::running(view, RunId(request.run_id))?;
+        if run.fab_hash != request.hash_str {
+            return Ok(None);
+        }
+        view.fab(&request.hash_str)
+    })?;
+    let Some(fab) = fab else {
+        return Err(Refusal::new(Kind::Denied, format!("Found no FAB with hash: {:.80}", request.hash_str)));
+    };
+    Ok(GetFabResponse { fab: Some(convert::fab_out(fab)) })
+}
+
+pub async fn confirm_message_received(
+    link: &Link,
+    caller: &Caller,
+    request: ConfirmMessageReceivedRequest,
+) -> Result<ConfirmMessageReceivedResponse, Refusal> {
+    let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let (run, id) = (RunId(request.run_id), convert::object_id(&request.message_object_id)?);
+    link.write(move |tx| fleet::confirm(tx, node, run, id)).await?;
+    crash::point("instruction-confirmed");
+    Ok(ConfirmMessageReceivedResponse {})
+}
+
+/// An object that came in one piece. Front ends that can stream do not use this.
+pub async fn push_object(
+    link: &Link,
+    caller: &Caller,
+    request: PushObjectRequest,
+) -> Result<PushObjectResponse, Refusal> {
+    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let run = RunId(request.run_id);
+    let stored =
+        objects::take_whole(link, run, convert::object_id(&request.object_id)?, &request.object_content).await?;
+    link.note_traffic(run, 0, request.object_content.len() as u64);
+    Ok(PushObjectResponse { stored })
+}
+
+/// An object in one piece. Front ends that can stream do not use this.
+pub async fn pull_object(
+    link: &Link,
+    caller: &Caller,
+    request: PullObjectRequest,
+) -> Result<PullObjectResponse, Refusal> {
+    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let run = RunId(request.run_id);
+    let outgoing = objects::fetch(link, run, convert::object_id(&request.object_id)?).await?;
+    link.note_traffic(run, outgoing.len_bytes(), 0);
+    outgoing.into_response().await
+}

@@ -1,0 +1,90 @@
+//! What a SuperLink must be told to run. Already checked: the command line refuses what does not fit together.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything a SuperLink needs to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// `host:port` of the Control API (the `flwr` command line).
+    pub control_address: String,
+    /// `host:port` of the Fleet API (SuperNodes).
+    pub fleet_address: String,
+    /// `host:port` of the ServerAppIo API (ServerApps and SuperExecs), never TLS.
+    pub serverappio_address: String,
+    /// `host:port` of the plaintext health service, if wanted.
+    pub health_address: Option<String>,
+    /// TLS for Control and Fleet; `None` is plaintext.
+    pub tls: Option<TlsFiles>,
+    /// Who starts ServerApps.
+    pub isolation: Isolation,
+    /// The Python interpreter that runs ServerApps; `None`: that of the `flwr-serverapp` on PATH.
+    pub python: Option<PathBuf>,
+    /// Where the state is kept.
+    pub state: StateLocation,
+    /// Nodes must be registered through the Control API first.
+    pub supernode_auth: bool,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub ca_certificate: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// The SuperLink starts one ServerApp process for each run.
+    Subprocess,
+    /// A separate `flower-superexec` asks for runs and starts them.
+    Process,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateLocation {
+    /// A directory that holds database, objects and app output. `database` overrides the database's place in it.
+    Directory { directory: PathBuf, database: Option<PathBuf> },
+    /// Nothing survives the process.
+    Ephemeral,
+}
+
+/// Limits, each with its unit. The defaults suit a machine with 2 GiB to spare.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The largest single gRPC message accepted, objects excepted (those are streamed).
+    pub message_bytes: usize,
+    /// The largest single object accepted.
+    pub object_bytes: u64,
+    /// Bytes of request bodies held in memory at once, over all peers.
+    pub buffered_bytes: usize,
+    /// Bytes of object content kept in memory because they were used lately.
+    pub object_cache_bytes: u64,
+    /// Requests worked on at once, held polls not counted; more are refused with UNAVAILABLE.
+    pub requests_in_flight: usize,
+    /// Requests one connection may have open at once.
+    pub requests_per_connection: u32,
+    /// How long a node's pull is held open when there is nothing for it.
+    pub hold_node_pull: Duration,
+    /// How long a ServerApp's pull is held open while replies are missing.
+    pub hold_app_pull: Duration,
+    /// How long a SuperExec's question for runs is held open.
+    pub hold_launch_poll: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 512 << 20,
+            object_bytes: 2 << 30,
+            buffered_bytes: 64 << 20,
+            object_cache_bytes: 64 << 20,
+            requests_in_flight: 4096,
+            requests_per_connection: 128,
+            hold_node_pull: Duration::from_secs(120),
+            hold_app_pull: Duration::from_secs(20),
+            hold_launch_poll: Duration::from_secs(20),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Starting ServerApps (subprocess isolation): one process for each run, that outlives the SuperLink.
+//!
+//! A ServerApp has its own process group and writes its output to a file, so that nothing breaks in it when the
+//! SuperLink is killed. The next SuperLink finds it again by a mark in its environment and goes on watching it.
+
+mod process;
+mod python;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use trellis_core::app;
+use trellis_core::id::RunId;
+use trellis_core::port::Topic;
+use trellis_core::refusal::Refusal;
+use trellis_core::run::{Outcome, State};
+use trellis_store_sqlite::crash;
+
+use crate::api::app::{append_log, new_token};
+use crate::link::Link;
+use process::{AppProcess, Ended};
+pub use python::{NoPython, Python};
+
+/// The launcher looks by itself this often.
+const GLANCE: Duration = Duration::from_secs(1);
+/// After a run has ended by itself its process may tidy up for this long.
+const GRACE_AFTER_END: Duration = Duration::from_secs(60);
+/// After a run was stopped its process gets this long from the friendly signal to the other.
+const GRACE_AFTER_STOP: Duration = Duration::from_secs(5);
+/// Output of an app that died that is put into the run's log.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// Starts and watches ServerApps.
+pub struct Launcher {
+    link: Arc<Link>,
+    python: Python,
+    /// `host:port` of the ServerAppIo API, for apps.
+    address: String,
+    /// Output of apps, one file for each run.
+    outputs: PathBuf,
+}
+
+impl Launcher {
+    pub fn new(link: Arc<Link>, python: Python, address: String) -> std::io::Result<Launcher> {
+        let outputs = link.store().directory().path().join("apps");
+        std::fs::create_dir_all(&outputs)?;
+        Ok(Launcher { link, python, address, outputs })
+    }
+
+    /// Takes over the apps that an earlier SuperLink started; those that are gone are noted.
+    pub async fn adopt(self: &Arc<Self>) -> Result<(), Refusal> {
+        let unfinished = self.link.read(|view| view.unfinished_runs())?;
+        let found = process::find(&self.mark());
+        for run in unfinished.iter().filter(|run| *run.state() != State::Pending) {
+            match found.iter().find(|app| app.run == run.id) {
+                Some(app) => {
+                    tracing::info!(run = run.id.0, pid = app.pid(), "ServerApp is still at work");
+                    self.watch(run.id, app.clone());
+                }
+                None => self.gone(run.id, "The ServerApp died while the SuperLink was away.").await?,
+            }
+        }
+        for app in found.iter().filter(|app| !unfinished.iter().any(|run| run.id == app.run)) {
+            tracing::info!(run = app.run.0, pid = app.pid(), "the run of this ServerApp is over: ending it");
+            app.kill();
+        }
+        Ok(())
+    }
+
+    /// Starts every run that waits, until the SuperLink stops.
+    pub async fn run(self: Arc<Self>) {
+        while !self.link.room.is_closed() {
+            let pending = self
+                .link
+                .room
+                .wait(Topic::Launch, Duration::from_secs(3600), GLANCE, || {
+                    self.link.read(|view| view.pending_runs()).map(|runs| (!runs.is_empty()).then_some(runs))
+                })
+                .await;
+            for run in pending.ok().flatten().unwrap_or_default() {
+                if let Err(error) = self.launch(run).await {
+                    tracing::error!(run = run.0, %error, "ServerApp could not be started");
+                    tokio::time::sleep(GLANCE).await;
+                }
+            }
+        }
+    }
+
+    async fn launch(self: &Arc<Self>, run: RunId) -> Result<(), Refusal> {
+        let (secret, hash) = new_token();
+        let now = self.link.now();
+        if !self.link.write(move |tx| app::claim(tx, run, hash, now)).await? {
+            return Ok(());
+        }
+        crash::point("run-claimed");
+        match AppProcess::start(&self.python, run, &secret, &self.address, &self.mark(), &self.output(run)) {
+            Ok(app) => {
+                crash::point("app-spawned");
+                tracing::info!(run = run.0, pid = app.pid(), "ServerApp started");
+                self.watch(run, app);
+                Ok(())
+            }
+            Err(error) => {
+                let reason = format!("The ServerApp could not be started with {}: {error}", self.python);
+                tracing::error!(run = run.0, reason, "ServerApp could not be started");
+                let now = self.link.now();
+                append_log(&self.link, run, format!("{reason}\n")).await?;
+                self.link.write(move |tx| app::finish(tx, run, Outcome::Failed, &reason, now)).await
+            }
+        }
+    }
+
+    fn watch(self: &Arc<Self>, run: RunId, app: AppProcess) {
+        let launcher = Arc::clone(self);
+        tokio::spawn(async move {
+            let ended = tokio::select! {
+                ended = app.ended() => ended,
+                outcome = launcher.run_over(run) => {
+                    let grace = match outcome {
+                        Some(Outcome::Stopped) => {
+                            app.terminate();
+                            GRACE_AFTER_STOP
+                        }
+                        _ => GRACE_AFTER_END,
+                    };
+                    match tokio::time::timeout(grace, app.ended()).await {
+                        Ok(ended) => ended,
+                        Err(_) => {
+                            app.kill();
+                            app.ended().await
+                        }
+                    }
+                }
+            };
+            app.kill(); // What it started and left behind, if anything.
+            tracing::debug!(run = run.0, pid = app.pid(), how = %ended, "ServerApp ended");
+            if let Err(error) = launcher.ended(run, &ended).await {
+                tracing::error!(run = run.0, %error, "the end of a ServerApp could not be noted");
+            }
+        });
+    }
+
+    /// Waits for the end of the run; `None` when the SuperLink stops first (then it never comes).
+    async fn run_over(&self, run: RunId) -> Option<Outcome> {
+        loop {
+            let outcome = self
+                .link
+                .room
+                .wait(Topic::Finished(run), Duration::from_secs(3600), GLANCE * 5, || {
+                    self.link.read(|view| {
+                        Ok(view.run(run)?.and_then(|run| match run.state() {
+                            State::Finished { outcome, .. } => Some(*outcome),
+                            _ => None,
+                        }))
+                    })
+                })
+                .await;
+            match outcome {
+                Ok(Some(outcome)) => return Some(outcome),
+                _ if self.link.room.is_closed() => std::future::pending::<()>().await,
+                _ => tokio::time::sleep(GLANCE).await,
+            }
+        }
+    }
+
+    async fn ended(&self, run: RunId, how: &Ended) -> Result<(), Refusal> {
+        let finished = self.link.read(|view| Ok(view.run(run)?.is_none_or(|run| run.state().is_finished())))?;
+        if !finished {
+            let tail = process::tail(&self.output(run), TAIL_BYTES);
+            let reason = format!("The ServerApp process {how} before it finished the run.");
+            append_log(&self.link, run, format!("{reason} Its last output:\n{tail}\n")).await?;
+            self.gone(run, &reason).await?;
+        }
+        let _ = std::fs::remove_file(self.output(run));
+        Ok(())
+    }
+
+    async fn gone(&self, run: RunId, reason: &str) -> Result<(), Refusal> {
+        let (reason, now) = (reason.to_owned(), self.link.now());
+        tracing::warn!(run = run.0, reason, "ServerApp is gone");
+        self.link.write(move |tx| app::process_gone(tx, run, &reason, now)).await
+    }
+
+    fn output(&self, run: RunId) -> PathBuf {
+        self.outputs.join(format!("{run}.log"))
+    }
+
+    /// What makes our apps ours: the state they belong to.
+    fn mark(&self) -> String {
+        let directory = self.link.store().directory().path();
+        std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned()).display().to_string()
+    }
+}

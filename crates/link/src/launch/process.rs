@@ -1,0 +1,184 @@
+//! One ServerApp process: started by us, or found again.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use tokio::process::Command;
+use tokio::sync::watch;
+use trellis_core::id::RunId;
+
+use super::Python;
+
+const RUN_VARIABLE: &str = "TRELLIS_RUN_ID";
+const MARK_VARIABLE: &str = "TRELLIS_APP_OF";
+
+/// A process that is not our child is looked at this often.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How a process ended, as far as we can know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    Code(i32),
+    Signal(i32),
+    /// It was not our child: the system does not tell.
+    Unseen,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Code(code) => write!(f, "exited with code {code}"),
+            Ended::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            Ended::Unseen => f.write_str("ended"),
+        }
+    }
+}
+
+/// A ServerApp and everything it starts: a process group.
+#[derive(Clone)]
+pub struct AppProcess {
+    pub run: RunId,
+    pid: Pid,
+    end: End,
+}
+
+#[derive(Clone)]
+enum End {
+    /// Our child: a task reaps it and tells how it ended.
+    Child(watch::Receiver<Option<Ended>>),
+    /// Found again: the descriptor becomes readable when it ends.
+    Found(Arc<OwnedFd>),
+}
+
+impl AppProcess {
+    /// Starts `flwr-serverapp` for a run.
+    pub fn start(
+        python: &Python,
+        run: RunId,
+        token: &str,
+        address: &str,
+        mark: &str,
+        output: &Path,
+    ) -> std::io::Result<AppProcess> {
+        let output = OpenOptions::new().create(true).append(true).mode(0o600).open(output)?;
+        let mut child = Command::new(python.path())
+            .args(["-u", "-c", Python::program()])
+            .env("TRELLIS_APP_TOKEN", token)
+            .env("TRELLIS_APP_ADDRESS", address)
+            .env(RUN_VARIABLE, run.to_string())
+            .env(MARK_VARIABLE, mark)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .kill_on_drop(false)
+            .spawn()?;
+        let pid = child
+            .id()
+            .and_then(|pid| Pid::from_raw(pid as i32))
+            .ok_or_else(|| std::io::Error::other("the process ended at once"))?;
+        let (tell, told) = watch::channel(None);
+        tokio::spawn(async move {
+            let ended = match child.wait().await {
+                Ok(status) => {
+                    status.code().map_or_else(|| Ended::Signal(status.signal().unwrap_or_default()), Ended::Code)
+                }
+                Err(_) => Ended::Unseen,
+            };
+            let _ = tell.send(Some(ended));
+        });
+        Ok(AppProcess { run, pid, end: End::Child(told) })
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw_nonzero().get()
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&self) -> Ended {
+        match &self.end {
+            End::Child(told) => {
+                let mut told = told.clone();
+                let ended = told.wait_for(Option::is_some).await;
+                ended.ok().and_then(|ended| ended.clone()).unwrap_or(Ended::Unseen)
+            }
+            End::Found(descriptor) => {
+                while !is_readable(descriptor) {
+                    tokio::time::sleep(LOOK_INTERVAL).await;
+                }
+                Ended::Unseen
+            }
+        }
+    }
+
+    /// Asks the group to end.
+    pub fn terminate(&self) {
+        let _ = kill_process_group(self.pid, Signal::TERM);
+    }
+
+    /// Ends the group.
+    pub fn kill(&self) {
+        let _ = kill_process_group(self.pid, Signal::KILL);
+    }
+}
+
+/// A process descriptor is readable once the process has ended. In doubt it has not.
+fn is_readable(descriptor: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(descriptor, PollFlags::IN)];
+    matches!(poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+}
+
+/// Finds apps that carry our mark, by looking at every process of this user.
+pub fn find(mark: &str) -> Vec<AppProcess> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    processes
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(|pid| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+            let variable = |name: &str| {
+                environment
+                    .split(|byte| *byte == 0)
+                    .filter_map(|entry| str::from_utf8(entry).ok()?.split_once('='))
+                    .find_map(|(key, value)| (key == name).then(|| value.to_owned()))
+            };
+            if variable(MARK_VARIABLE)? != mark {
+                return None;
+            }
+            let run = RunId(variable(RUN_VARIABLE)?.parse().ok()?);
+            let pid = Pid::from_raw(pid)?;
+            // Its children carry the mark too; the app is the one that leads the group.
+            if rustix::process::getpgid(Some(pid)).ok()? != pid {
+                return None;
+            }
+            let descriptor = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
+            Some(AppProcess { run, pid, end: End::Found(Arc::new(descriptor)) })
+        })
+        .collect()
+}
+
+/// The last part of a file, from the start of a line.
+pub fn tail(path: &Path, limit_bytes: u64) -> String {
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        file.seek(SeekFrom::Start(size.saturating_sub(limit_bytes)))?;
+        let mut bytes = Vec::new();
+        file.take(limit_bytes).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(match text.split_once('\n') {
+            Some((_, rest)) if size > limit_bytes => rest.to_owned(),
+            _ => text,
+        })
+    };
+    read().unwrap_or_default()
+}

@@ -1,0 +1,124 @@
+//! Which Python runs ServerApps, and how it is asked to without showing the token to the whole machine.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// No interpreter was found.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPython {
+    #[error(
+        "`flwr-serverapp` is not on PATH, so runs could not be started; install flwr (`pip install flwr`), name its \
+         interpreter with --python, or start ServerApps yourself with --isolation process"
+    )]
+    NotOnPath,
+    #[error("the interpreter {path} given by --python does not exist or is not executable")]
+    Missing { path: PathBuf },
+    #[error("{script} names no interpreter in its first line; name one with --python")]
+    NoInterpreter { script: PathBuf },
+}
+
+/// A Python interpreter that has flwr.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Python(PathBuf);
+
+impl Python {
+    /// The interpreter given, or the one of the `flwr-serverapp` on PATH.
+    pub fn find(given: Option<&Path>, path: Option<&std::ffi::OsStr>) -> Result<Python, NoPython> {
+        let on_path = |name: &Path| {
+            path.and_then(|path| std::env::split_paths(path).map(|entry| entry.join(name)).find(|file| runs(file)))
+        };
+        if let Some(given) = given {
+            let bare = given.components().count() == 1;
+            let found = if bare { on_path(given) } else { Some(given.to_owned()).filter(|file| runs(file)) };
+            return found.map(Python).ok_or_else(|| NoPython::Missing { path: given.to_owned() });
+        }
+        let script = on_path(Path::new("flwr-serverapp")).ok_or(NoPython::NotOnPath)?;
+        interpreter(&script).map(Python).ok_or(NoPython::NoInterpreter { script })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The program that Python is given: it takes the token from the environment, where only the owner of the process
+    /// sees it, and calls flwr's own entry point as the script on PATH would.
+    pub fn program() -> &'static str {
+        include_str!("serverapp.py")
+    }
+}
+
+impl fmt::Display for Python {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+fn runs(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(file).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+/// The interpreter in a script's first line. Installers write `#!/bin/sh` and an `exec` for paths too long for it.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    let mut lines = BufReader::new(File::open(script).ok()?).lines().take(3).map_while(Result::ok);
+    let first = lines.next()?;
+    let named = first.strip_prefix("#!")?.trim();
+    if named == "/bin/sh" {
+        let exec = lines.next()?;
+        let quoted = exec.split_once("exec")?.1.trim().trim_start_matches('\'').trim_start();
+        let end = if let Some(rest) = quoted.strip_prefix('"') { rest.find('"')? + 2 } else { quoted.find(' ')? };
+        return Some(PathBuf::from(quoted[..end].trim_matches('"')));
+    }
+    let mut words = named.split_whitespace();
+    let program = words.next()?;
+    if program.ends_with("/env") {
+        let name = words.next()?;
+        let path = std::env::var_os("PATH")?;
+        return std::env::split_paths(&path).map(|entry| entry.join(name)).find(|file| runs(file));
+    }
+    Some(PathBuf::from(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn script(directory: &Path, name: &str, text: &str) -> PathBuf {
+        let path = directory.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_interpreter_of_the_script_on_path_is_found() {
+        let cases = [
+            ("#!/opt/venv/bin/python\nimport x", Some("/opt/venv/bin/python")),
+            ("#!/opt/venv/bin/python3 -I\n", Some("/opt/venv/bin/python3")),
+            ("#!/bin/sh\n'''exec' \"/very long/bin/python\" \"$0\" \"$@\"\n' '''\n", Some("/very long/bin/python")),
+            ("#!/bin/sh\n'''exec' /long/bin/python \"$0\" \"$@\"\n' '''\n", Some("/long/bin/python")),
+            ("import x\n", None),
+        ];
+        for (text, want) in cases {
+            let directory = tempfile::tempdir().unwrap();
+            script(directory.path(), "flwr-serverapp", text);
+            let found = Python::find(None, Some(directory.path().as_os_str())).ok();
+            assert_eq!(found, want.map(|path| Python(path.into())), "{text}");
+        }
+        assert!(matches!(Python::find(None, Some("/nowhere".as_ref())), Err(NoPython::NotOnPath)));
+    }
+
+    #[test]
+    fn a_given_interpreter_must_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let python = script(directory.path(), "mypython", "#!/bin/true\n");
+        assert_eq!(Python::find(Some(&python), None).unwrap().path(), python);
+        let bare = Python::find(Some(Path::new("mypython")), Some(directory.path().as_os_str()));
+        assert_eq!(bare.unwrap().path(), python);
+        assert!(matches!(Python::find(Some(Path::new("/no/python")), None), Err(NoPython::Missing { .. })));
+    }
+}

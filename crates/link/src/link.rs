@@ -1,0 +1,127 @@
+//! The SuperLink's inside: the core's transactions on a store, with somewhere to wait. No protocol in here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+use trellis_core::Seconds;
+use trellis_core::id::RunId;
+use trellis_core::port::{Job, Read, Store, Traffic, Tx};
+use trellis_core::refusal::{Kind, Refusal};
+use trellis_store_sqlite::SqliteStore;
+
+use crate::clock::Clock;
+use crate::config::Limits;
+use crate::identity::Identities;
+use crate::objects::HotObjects;
+use crate::wake::WaitingRoom;
+
+/// What every front end shares.
+pub struct Link {
+    store: SqliteStore,
+    clock: Clock,
+    traffic: Mutex<HashMap<RunId, Traffic>>,
+    pub room: Arc<WaitingRoom>,
+    pub limits: Limits,
+    pub identities: Identities,
+    pub hot: HotObjects,
+    /// Nodes must be registered through the Control API.
+    pub supernode_auth: bool,
+}
+
+impl Link {
+    pub fn new(store: SqliteStore, room: Arc<WaitingRoom>, limits: Limits, supernode_auth: bool) -> Link {
+        Link {
+            store,
+            clock: Clock::default(),
+            traffic: Mutex::default(),
+            room,
+            identities: Identities::default(),
+            hot: HotObjects::new(limits.object_cache_bytes),
+            limits,
+            supernode_auth,
+        }
+    }
+
+    pub fn now(&self) -> Seconds {
+        self.clock.now()
+    }
+
+    pub fn store(&self) -> &SqliteStore {
+        &self.store
+    }
+
+    /// Asks the store. Short: the caller's thread does it.
+    pub fn read<T>(&self, question: impl FnOnce(&dyn Read) -> Result<T, Refusal>) -> Result<T, Refusal> {
+        let mut question = Some(question);
+        let mut answer = None;
+        self.store.read(&mut |view| {
+            if let Some(question) = question.take() {
+                answer = Some(question(view)?);
+            }
+            Ok(())
+        })?;
+        answer.ok_or_else(no_answer)
+    }
+
+    /// Makes a change and waits until it is durable. A caller who goes away in between changes nothing about it.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        change: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (tell, told) = oneshot::channel();
+        self.store.submit(Box::new(Change { change, result: None, tell }));
+        told.await.unwrap_or_else(|_| Err(no_answer()))
+    }
+
+    /// Notes bytes exchanged for a run; they are kept with the next [`Link::keep_traffic`].
+    pub fn note_traffic(&self, run: RunId, bytes_sent: u64, bytes_received: u64) {
+        let mut traffic = self.traffic.lock().expect("no holder panics");
+        let noted = traffic.entry(run).or_default();
+        noted.bytes_sent += bytes_sent;
+        noted.bytes_received += bytes_received;
+    }
+
+    /// Bytes noted and not kept yet.
+    pub fn noted_traffic(&self, run: RunId) -> Traffic {
+        self.traffic.lock().expect("no holder panics").get(&run).copied().unwrap_or_default()
+    }
+
+    pub async fn keep_traffic(&self) -> Result<(), Refusal> {
+        let noted = std::mem::take(&mut *self.traffic.lock().expect("no holder panics"));
+        if noted.is_empty() {
+            return Ok(());
+        }
+        self.write(move |tx| noted.iter().try_for_each(|(run, more)| tx.add_traffic(*run, *more))).await
+    }
+}
+
+fn no_answer() -> Refusal {
+    Refusal::new(Kind::Transient, "The SuperLink is stopping.")
+}
+
+/// A closure as a job.
+struct Change<F, T> {
+    change: F,
+    result: Option<Result<T, Refusal>>,
+    tell: oneshot::Sender<Result<T, Refusal>>,
+}
+
+impl<T: Send, F: FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send> Job for Change<F, T> {
+    fn run(&mut self, tx: &mut dyn Tx) -> bool {
+        let result = (self.change)(tx);
+        let keep = result.is_ok();
+        self.result = Some(result);
+        keep
+    }
+
+    fn done(self: Box<Self>, committed: Result<(), Refusal>) {
+        let result = match (committed, self.result) {
+            (_, Some(Err(refusal))) => Err(refusal),
+            (Ok(()), Some(result)) => result,
+            (Ok(()), None) => Err(no_answer()),
+            (Err(refusal), _) => Err(refusal),
+        };
+        let _ = self.tell.send(result);
+    }
+}

@@ -1,0 +1,281 @@
+//! Object bytes on their way in and out. They are hashed and written as they come, and never held whole unless small.
+
+use std::io::Read as _;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use tokio::sync::mpsc;
+use trellis_core::fleet::running;
+use trellis_core::id::{ObjectId, RunId};
+use trellis_core::object::{self, Arrival, Content};
+use trellis_core::refusal::{Kind, Refusal};
+use trellis_store_sqlite::{Spool, Vault, crash};
+use trellis_wire::object::{ObjectError, Verifier};
+use trellis_wire::proto::PullObjectResponse;
+
+use crate::link::Link;
+
+/// Objects up to this size are kept in the database, larger ones as files.
+const INLINE_BYTES: usize = 32 << 10;
+/// Bytes gathered before they are written to a file, or read from one at once.
+const BLOCK_BYTES: usize = 512 << 10;
+/// Files up to this size may be kept in memory (Flower cuts arrays at 5 MiB).
+const HOT_BYTES: u64 = 8 << 20;
+
+/// Whole objects that were asked for lately, so that many nodes asking for one model cost one read.
+pub struct HotObjects {
+    cache: Cache<ObjectId, Bytes, ByBytes>,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<ObjectId, Bytes> for ByBytes {
+    fn weight(&self, _: &ObjectId, bytes: &Bytes) -> u64 {
+        bytes.len() as u64 + 128
+    }
+}
+
+impl HotObjects {
+    pub fn new(limit_bytes: u64) -> HotObjects {
+        let expected = (limit_bytes / (1 << 20)).max(16) as usize;
+        HotObjects { cache: Cache::with_weighter(expected, limit_bytes.max(1), ByBytes) }
+    }
+
+    /// Gives the memory back.
+    pub fn clear(&self) {
+        self.cache.clear();
+    }
+}
+
+/// What a push may do before its bytes have come.
+pub enum Admission {
+    /// Its bytes are wanted.
+    Wanted(Box<Incoming>),
+    /// They are here already: whatever comes is not needed.
+    Known,
+    /// Nobody announced it.
+    Unannounced,
+}
+
+/// Decides whether the bytes of an object are wanted.
+pub fn admit(link: &Link, run: RunId, id: ObjectId) -> Result<Admission, Refusal> {
+    let known = link.read(|view| {
+        running(view, run)?;
+        view.object(id)
+    })?;
+    Ok(match known {
+        None => Admission::Unannounced,
+        Some(object) if object.here => Admission::Known,
+        Some(_) => {
+            let verifier = Verifier::new(id);
+            Admission::Wanted(Box::new(Incoming { id, verifier, gathered: BytesMut::new(), spool: None, bytes: 0 }))
+        }
+    })
+}
+
+/// An object that is coming in.
+pub struct Incoming {
+    id: ObjectId,
+    verifier: Verifier,
+    gathered: BytesMut,
+    spool: Option<Spool>,
+    bytes: u64,
+}
+
+impl Incoming {
+    /// Takes the next bytes.
+    pub async fn take(&mut self, link: &Link, bytes: &[u8]) -> Result<(), Refusal> {
+        self.bytes += bytes.len() as u64;
+        if self.bytes > link.limits.object_bytes {
+            let text = format!("object {} is larger than the limit of {} bytes", self.id, link.limits.object_bytes);
+            return Err(Refusal::new(Kind::TooLarge, text));
+        }
+        self.verifier.update(bytes).map_err(|error| refuse(self.id, &error))?;
+        self.gathered.extend_from_slice(bytes);
+        let enough = if self.spool.is_some() { BLOCK_BYTES } else { INLINE_BYTES + 1 };
+        if self.gathered.len() >= enough {
+            self.spill(link.store().vault()).await?;
+        }
+        Ok(())
+    }
+
+    async fn spill(&mut self, vault: &Arc<Vault>) -> Result<(), Refusal> {
+        let block = self.gathered.split();
+        let (spool, vault) = (self.spool.take(), Arc::clone(vault));
+        let (spool, mut block) = on_disk(move || {
+            let mut spool = match spool {
+                Some(spool) => spool,
+                None => vault.spool()?,
+            };
+            spool.write(&block)?;
+            Ok((spool, block))
+        })
+        .await?;
+        self.spool = Some(spool);
+        block.clear();
+        self.gathered = block;
+        self.gathered.reserve(BLOCK_BYTES);
+        Ok(())
+    }
+
+    /// All bytes have come: checks them, makes them durable and known. `false`: they are not what their name says.
+    pub async fn finish(mut self, link: &Link, run: RunId) -> Result<bool, Refusal> {
+        let id = self.id;
+        if self.spool.is_some() && !self.gathered.is_empty() {
+            self.spill(link.store().vault()).await?;
+        }
+        let header = match self.verifier.finish() {
+            Ok(header) => header,
+            Err(error) if is_other_object(&error) => return Ok(false),
+            Err(error) => return Err(refuse(id, &error)),
+        };
+        let vault = Arc::clone(link.store().vault());
+        let content = match self.spool {
+            None => Content::Inline(self.gathered.freeze()),
+            Some(spool) => {
+                on_disk(move || {
+                    let bytes = spool.bytes();
+                    Ok(Content::File { name: vault.place(spool, id)?, bytes })
+                })
+                .await?
+            }
+        };
+        // Refused or not needed, the change is committed all the same: it takes the file away.
+        let arrival = link
+            .write(move |tx| {
+                let arrival = running(tx, run).and_then(|_| object::arrive(tx, id, &content, &header.children));
+                if !matches!(arrival, Ok(Arrival::Stored)) {
+                    tx.discard(&content);
+                }
+                Ok(arrival)
+            })
+            .await??;
+        crash::point("object-stored");
+        Ok(arrival != Arrival::Unannounced)
+    }
+}
+
+fn refuse(id: ObjectId, error: &ObjectError) -> Refusal {
+    Refusal::new(Kind::Precondition, format!("object {id}: {error}"))
+}
+
+fn is_other_object(error: &ObjectError) -> bool {
+    matches!(error, ObjectError::HashMismatch { .. })
+}
+
+/// An object that is asked for.
+pub enum Outgoing {
+    NotFound,
+    /// Announced, its bytes have not come yet.
+    NotHere,
+    Whole(Bytes),
+    /// Too large to hold: comes in blocks.
+    Blocks {
+        bytes: u64,
+        blocks: mpsc::Receiver<std::io::Result<Bytes>>,
+    },
+}
+
+impl Outgoing {
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Outgoing::NotFound | Outgoing::NotHere => 0,
+            Outgoing::Whole(bytes) => bytes.len() as u64,
+            Outgoing::Blocks { bytes, .. } => *bytes,
+        }
+    }
+}
+
+impl Outgoing {
+    /// The whole object in memory.
+    pub async fn into_response(self) -> Result<PullObjectResponse, Refusal> {
+        let mut response = PullObjectResponse { object_found: true, object_available: true, ..Default::default() };
+        match self {
+            Outgoing::NotFound => response = PullObjectResponse::default(),
+            Outgoing::NotHere => response.object_available = false,
+            Outgoing::Whole(bytes) => response.object_content = bytes,
+            Outgoing::Blocks { mut blocks, .. } => {
+                let mut whole = BytesMut::new();
+                while let Some(block) = blocks.recv().await {
+                    whole.extend_from_slice(&block.map_err(disk_failed)?);
+                }
+                response.object_content = whole.freeze();
+            }
+        }
+        Ok(response)
+    }
+}
+
+/// Takes an object that is here in one piece.
+pub async fn take_whole(link: &Link, run: RunId, id: ObjectId, bytes: &[u8]) -> Result<bool, Refusal> {
+    match admit(link, run, id)? {
+        Admission::Known => Ok(true),
+        Admission::Unannounced => Ok(false),
+        Admission::Wanted(mut incoming) => {
+            incoming.take(link, bytes).await?;
+            incoming.finish(link, run).await
+        }
+    }
+}
+
+/// Finds an object of a running run.
+pub async fn fetch(link: &Link, run: RunId, id: ObjectId) -> Result<Outgoing, Refusal> {
+    let (known, content) = link.read(|view| {
+        running(view, run)?;
+        Ok((view.object(id)?, view.content(id)?))
+    })?;
+    match (known, content) {
+        (None, _) => Ok(Outgoing::NotFound),
+        (Some(_), None) => Ok(Outgoing::NotHere),
+        (Some(_), Some(Content::Inline(bytes))) => Ok(Outgoing::Whole(bytes)),
+        (Some(_), Some(Content::File { name, bytes })) if bytes <= HOT_BYTES => {
+            let vault = Arc::clone(link.store().vault());
+            let load = on_disk(move || {
+                let mut whole = Vec::with_capacity(bytes as usize);
+                vault.open_file(&name)?.read_to_end(&mut whole)?;
+                Ok(Bytes::from(whole))
+            });
+            link.hot.cache.get_or_insert_async(&id, load).await.map(Outgoing::Whole)
+        }
+        (Some(_), Some(Content::File { name, bytes })) => {
+            let vault = Arc::clone(link.store().vault());
+            let file = on_disk(move || vault.open_file(&name)).await?;
+            let (send, blocks) = mpsc::channel(2);
+            tokio::task::spawn_blocking(move || read_blocks(file, &send));
+            Ok(Outgoing::Blocks { bytes, blocks })
+        }
+    }
+}
+
+fn read_blocks(mut file: std::fs::File, send: &mpsc::Sender<std::io::Result<Bytes>>) {
+    loop {
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        let read = (&mut file).take(BLOCK_BYTES as u64).read_to_end(&mut block);
+        let more = match read {
+            Ok(0) => return,
+            Ok(_) => send.blocking_send(Ok(block.into())),
+            Err(error) => {
+                let _ = send.blocking_send(Err(error));
+                return;
+            }
+        };
+        if more.is_err() {
+            return; // The peer went away.
+        }
+    }
+}
+
+/// Runs what may wait for the disk where waiting hurts nobody.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, Refusal> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(disk_failed),
+        Err(error) => Err(disk_failed(std::io::Error::other(error))),
+    }
+}
+
+fn disk_failed(error: std::io::Error) -> Refusal {
+    Refusal::transient("The SuperLink cannot use its object store right now.", error)
+}
