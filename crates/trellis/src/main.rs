@@ -1,0 +1,66 @@
+//! The `trellis` binary: finds the sub-command and hands over. Called by the name of a Flower program it behaves as
+//! that program.
+
+mod logging;
+mod process;
+mod superlink;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (serves Flower 1.25 over gRPC)");
+/// Lines longer than this are hard to read, however wide the terminal.
+const HELP_WIDTH: usize = 110;
+
+const AFTER_HELP: &str = "\
+Examples:
+  trellis superlink --insecure        serve a federation on this machine, to try it out
+  trellis superlink --help            all its flags, with examples
+";
+
+/// Runs Flower federations anywhere, from one description.
+#[derive(Parser)]
+#[command(name = "trellis", version = VERSION, max_term_width = HELP_WIDTH, after_help = AFTER_HELP)]
+struct Trellis {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a federation; also when called as flower-superlink
+    Superlink(Box<superlink::SuperlinkArgs>),
+}
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let called = arguments.first().and_then(|path| Path::new(path).file_name()).unwrap_or_default();
+    if called == "flower-superlink" {
+        return superlink::run("flower-superlink", &arguments[1..]);
+    }
+    let word = |index: usize| arguments.get(index).and_then(|word| word.to_str());
+    match (word(1), word(2)) {
+        (Some("superlink"), _) => return superlink::run("trellis superlink", &arguments[2..]),
+        (Some("help"), Some("superlink")) => return superlink::run("trellis superlink", &["--help".into()]),
+        _ => {}
+    }
+    if let Some(name) = arguments.first_mut() {
+        *name = "trellis".into();
+    }
+    // Every sub-command has been taken above: what is left is help, version, or a mistake.
+    show(Trellis::try_parse_from(arguments).err())
+}
+
+/// Prints clap's help, version or refusal.
+fn show(message: Option<clap::Error>) -> ExitCode {
+    match message {
+        Some(message) => {
+            let _ = message.print();
+            ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(1))
+        }
+        None => ExitCode::SUCCESS,
+    }
+}

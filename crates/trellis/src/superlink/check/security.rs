@@ -1,0 +1,62 @@
+//! Checks of encryption and of who may connect.
+
+use std::path::PathBuf;
+
+use trellis_link::config::TlsFiles;
+
+use super::{Checker, dashed};
+use crate::superlink::problem::Problem;
+
+impl Checker<'_> {
+    pub(super) fn tls(&mut self) -> Option<TlsFiles> {
+        let args = &self.raw.args.security;
+        let files = [
+            ("ssl-certfile", args.ssl_certfile.as_deref()),
+            ("ssl-keyfile", args.ssl_keyfile.as_deref()),
+            ("ssl-ca-certfile", args.ssl_ca_certfile.as_deref()),
+        ];
+        let given: Vec<&str> = files.iter().filter(|(_, path)| path.is_some()).map(|(name, _)| *name).collect();
+        let missing: Vec<&str> = files.iter().filter(|(_, path)| path.is_none()).map(|(name, _)| *name).collect();
+
+        if args.insecure && !given.is_empty() {
+            let what = format!("--insecure contradicts {}", dashed(&given));
+            let advice = "keep one of them; --insecure=false overrides the environment and the file";
+            self.refuse(&[&["insecure"], given.as_slice()].concat(), what, advice);
+        } else if args.insecure {
+            self.warn("serving without TLS (--insecure): everything can be read and changed on the way");
+        } else if !given.is_empty() && !missing.is_empty() {
+            let what = format!("TLS needs three files; not given: {}", dashed(&missing));
+            self.refuse(&given, what, format!("give {} too", dashed(&missing)));
+        } else if given.is_empty() && self.tls_must_be_decided() {
+            let what = "neither TLS files nor --insecure are given";
+            let advice = "give --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile; to try it out, --insecure";
+            self.problems.push(Problem::new(what, "not set anywhere", advice));
+        }
+        let [certificate, key, ca_certificate] = files.map(|(name, path)| self.pem_file(name, path));
+        Some(TlsFiles { certificate: certificate?, key: key?, ca_certificate: ca_certificate? })
+    }
+
+    /// Looking at the state needs no network, and in a file that cannot be read the answer may stand.
+    fn tls_must_be_decided(&self) -> bool {
+        !self.raw.args.inspection.check_state && !self.raw.incomplete
+    }
+
+    fn pem_file(&mut self, name: &str, path: Option<&str>) -> Option<PathBuf> {
+        let path = self.resolve(name, path?);
+        self.must_be_readable(name, &path, "give the path of a readable PEM file");
+        Some(path)
+    }
+
+    pub(super) fn supernode_auth(&mut self) -> bool {
+        let args = &self.raw.args.security;
+        if args.enable_supernode_auth && args.insecure {
+            let what = "--enable-supernode-auth needs TLS, and --insecure turns it off";
+            let advice = "replace --insecure by --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile";
+            self.refuse(&["enable-supernode-auth", "insecure"], what, advice);
+        }
+        if !args.enable_supernode_auth {
+            self.warn("any SuperNode may connect: --enable-supernode-auth is off");
+        }
+        args.enable_supernode_auth
+    }
+}
