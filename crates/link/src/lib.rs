@@ -17,5 +17,5 @@ mod serve;
 mod upkeep;
 mod wake;
 
-pub use serve::{ServeError, StateVerdict, check_state, serve};
+pub use serve::{Addresses, ServeError, StateVerdict, SuperLink, check_state, serve};
 pub use trellis_store_sqlite::crash::POINTS as CRASH_POINTS;

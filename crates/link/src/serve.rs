@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,53 +79,82 @@ pub fn check_state(location: &StateLocation) -> StateVerdict {
 
 /// Runs a SuperLink until `shutdown` is ready.
 pub async fn serve(config: Config, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
-    let directory = match &config.state {
-        StateLocation::Directory { directory, database } => StateDirectory::open(directory, database.as_deref())?,
-        StateLocation::Ephemeral => StateDirectory::ephemeral()?,
-    };
-    let python = match config.isolation {
-        Isolation::Subprocess => Some(Python::find(config.python.as_deref(), std::env::var_os("PATH").as_deref())?),
-        Isolation::Process => None,
-    };
-    let tls = config.tls.as_ref().map(TlsSettings::load).transpose()?;
-    let ports = Ports::bind(&config, tls).await?;
+    SuperLink::start(config).await?.run_until(shutdown).await
+}
 
-    let room = Arc::new(WaitingRoom::default());
-    let announce = Arc::clone(&room);
-    let store = SqliteStore::open(directory, Box::new(move |topics| announce.announce(topics)))?;
-    let link = Arc::new(Link::new(store, room, config.limits.clone(), config.supernode_auth));
-    let now = link.now();
-    link.write(move |tx| recover(tx, now)).await.map_err(ServeError::Recovery)?;
+/// Where a SuperLink listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    pub control: SocketAddr,
+    pub fleet: SocketAddr,
+    pub serverappio: SocketAddr,
+    pub health: Option<SocketAddr>,
+}
 
-    let app_address = apps_address(&ports.app).map_err(|source| ServeError::Bind {
-        api: "ServerAppIo",
-        address: config.serverappio_address.clone(),
-        source,
-    })?;
-    let mut servers = ports.serve(&link);
-    if let Some(python) = python {
-        let launcher = Arc::new(Launcher::new(Arc::clone(&link), python, app_address).map_err(ServeError::Outputs)?);
-        launcher.adopt().await.map_err(ServeError::Recovery)?;
-        tokio::spawn(launcher.run());
+/// A SuperLink at work.
+pub struct SuperLink {
+    link: Arc<Link>,
+    servers: JoinSet<Result<(), ServeError>>,
+    addresses: Addresses,
+}
+
+impl SuperLink {
+    /// Opens the state and the ports. When this returns, all ports serve.
+    pub async fn start(config: Config) -> Result<SuperLink, ServeError> {
+        let directory = match &config.state {
+            StateLocation::Directory { directory, database } => StateDirectory::open(directory, database.as_deref())?,
+            StateLocation::Ephemeral => StateDirectory::ephemeral()?,
+        };
+        let python = match config.isolation {
+            Isolation::Subprocess => Some(Python::find(config.python.as_deref(), std::env::var_os("PATH").as_deref())?),
+            Isolation::Process => None,
+        };
+        let tls = config.tls.as_ref().map(TlsSettings::load).transpose()?;
+        let ports = Ports::bind(&config, tls).await?;
+        let addresses = ports.addresses()?;
+
+        let room = Arc::new(WaitingRoom::default());
+        let announce = Arc::clone(&room);
+        let store = SqliteStore::open(directory, Box::new(move |topics| announce.announce(topics)))?;
+        let link = Arc::new(Link::new(store, room, config.limits.clone(), config.supernode_auth));
+        let now = link.now();
+        link.write(move |tx| recover(tx, now)).await.map_err(ServeError::Recovery)?;
+
+        let servers = ports.serve(&link);
+        if let Some(python) = python {
+            let address = local(addresses.serverappio).to_string();
+            let launcher = Launcher::new(Arc::clone(&link), python, address).map_err(ServeError::Outputs)?;
+            let launcher = Arc::new(launcher);
+            launcher.adopt().await.map_err(ServeError::Recovery)?;
+            tokio::spawn(launcher.run());
+        }
+        tracing::info!(state = %link.store().directory().path().display(), "SuperLink is ready");
+        Ok(SuperLink { link, servers, addresses })
     }
-    tracing::info!(state = %link.store().directory().path().display(), "SuperLink is ready");
 
-    let failed = tokio::select! {
-        () = shutdown => None,
-        Some(ended) = servers.join_next() => ended.ok().and_then(Result::err),
-    };
-    tracing::info!("SuperLink is stopping");
-    link.room.close();
-    let all_ended = async { while servers.join_next().await.is_some() {} };
-    if tokio::time::timeout(STOP_PATIENCE, all_ended).await.is_err() {
-        tracing::warn!("some calls did not end in time");
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
     }
-    let now = link.now();
-    let kept = match link.keep_traffic().await {
-        Ok(()) => link.write(move |tx| tx.set_alive_at(now)).await,
-        refused => refused,
-    };
-    failed.map_or(kept.map_err(ServeError::Recovery), Err)
+
+    /// Works until `shutdown` is ready, then ends what is under way and keeps what must be kept.
+    pub async fn run_until(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+        let failed = tokio::select! {
+            () = shutdown => None,
+            Some(ended) = self.servers.join_next() => ended.ok().and_then(Result::err),
+        };
+        tracing::info!("SuperLink is stopping");
+        self.link.room.close();
+        let all_ended = async { while self.servers.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_PATIENCE, all_ended).await.is_err() {
+            tracing::warn!("some calls did not end in time");
+        }
+        let now = self.link.now();
+        let kept = match self.link.keep_traffic().await {
+            Ok(()) => self.link.write(move |tx| tx.set_alive_at(now)).await,
+            refused => refused,
+        };
+        failed.map_or(kept.map_err(ServeError::Recovery), Err)
+    }
 }
 
 /// All ports, bound before anything is served: either all work or none.
@@ -149,6 +179,18 @@ impl Ports {
                 Some(address) => Some(bind("health", address, None).await?),
                 None => None,
             },
+        })
+    }
+
+    fn addresses(&self) -> Result<Addresses, ServeError> {
+        let address = |api: &'static str, listener: &Listener| {
+            listener.address().map_err(|source| ServeError::Bind { api, address: "a bound port".to_owned(), source })
+        };
+        Ok(Addresses {
+            control: address("Control", &self.control)?,
+            fleet: address("Fleet", &self.fleet)?,
+            serverappio: address("ServerAppIo", &self.app)?,
+            health: self.health.as_ref().map(|listener| address("health", listener)).transpose()?,
         })
     }
 
@@ -197,13 +239,13 @@ impl Ports {
     }
 }
 
-/// The address at which apps on this machine reach the ServerAppIo API.
-fn apps_address(listener: &Listener) -> io::Result<String> {
-    let mut address = listener.address()?;
+/// The address at which apps on this machine reach a port.
+fn local(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
-        let loopback: std::net::IpAddr =
-            if address.is_ipv4() { std::net::Ipv4Addr::LOCALHOST.into() } else { std::net::Ipv6Addr::LOCALHOST.into() };
-        address.set_ip(loopback);
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
     }
-    Ok(address.to_string())
+    address
 }

@@ -1,0 +1,243 @@
+//! Bad input of every kind gets the documented code and changes nothing; good input still works afterwards.
+
+mod peer;
+
+use std::time::Duration;
+
+use peer::{TestLink, config, instruction, now};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tonic::{Code, Request};
+use trellis_link::config::{Limits, StateLocation};
+use trellis_wire::object::{ObjectKind, encode, object_id};
+use trellis_wire::proto::*;
+
+async fn start(limits: Limits) -> TestLink {
+    TestLink::start(config(StateLocation::Ephemeral, limits)).await
+}
+
+/// Pushes one instruction for `dst` and returns its id and objects.
+async fn announce(
+    app: &mut server_app_io_client::ServerAppIoClient<tonic::transport::Channel>,
+    run_id: u64,
+    dst: u64,
+) -> (String, Vec<(String, bytes::Bytes)>) {
+    let (message, tree, objects) = instruction(run_id, dst, now(), 60.0);
+    let request = PushAppMessagesRequest {
+        run_id,
+        messages_list: vec![message],
+        message_object_trees: vec![tree],
+        ..Default::default()
+    };
+    let pushed = app.push_messages(request).await.unwrap().into_inner();
+    let wanted: Vec<String> = objects.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(pushed.objects_to_push, wanted, "all objects are missing, children first");
+    (pushed.message_ids[0].clone(), objects)
+}
+
+/// Announces an object with this content below a message, and returns its id.
+async fn announce_child(
+    app: &mut server_app_io_client::ServerAppIoClient<tonic::transport::Channel>,
+    run_id: u64,
+    dst: u64,
+    content: &[u8],
+) -> String {
+    let id = object_id(content).to_string();
+    let (message, mut tree, _) = instruction(run_id, dst, now(), 50.0);
+    tree.children.push(ObjectTree { object_id: id.clone(), children: vec![] });
+    let request = PushAppMessagesRequest {
+        run_id,
+        messages_list: vec![message],
+        message_object_trees: vec![tree],
+        ..Default::default()
+    };
+    assert!(app.push_messages(request).await.unwrap().into_inner().objects_to_push.contains(&id));
+    id
+}
+
+async fn push_from_app(
+    app: &mut server_app_io_client::ServerAppIoClient<tonic::transport::Channel>,
+    run_id: u64,
+    object_id: &str,
+    content: bytes::Bytes,
+) -> Result<bool, tonic::Status> {
+    let request = PushObjectRequest {
+        node: Some(Node { node_id: 1 }),
+        run_id,
+        object_id: object_id.into(),
+        object_content: content,
+    };
+    app.push_object(request).await.map(|response| response.into_inner().stored)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_are_wrong_are_not_stored_and_the_right_one_still_is() {
+    let link = start(Limits { object_bytes: 1 << 20, ..Limits::default() }).await;
+    let node = link.node().await;
+    let (run_id, mut app) = link.running_run().await;
+    let (_, objects) = announce(&mut app, run_id, node.id).await;
+    let (id, content) = objects[0].clone();
+
+    let other = encode(ObjectKind::RecordDict, &[], br#"{"a": "b"}"#);
+    assert!(!push_from_app(&mut app, run_id, &id, other.clone()).await.unwrap(), "wrong hash");
+    let stranger = object_id(&other).to_string();
+    assert!(!push_from_app(&mut app, run_id, &stranger, other).await.unwrap(), "never announced");
+
+    let headless = announce_child(&mut app, run_id, node.id, b"no header at all").await;
+    let refused = push_from_app(&mut app, run_id, &headless, "no header at all".into()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+    let refused = push_from_app(&mut app, run_id, "not-an-id", content.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    let refused = push_from_app(&mut app, run_id + 1, &id, content.clone()).await.unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::PermissionDenied, &*format!("Run ID not found: {}", run_id + 1))
+    );
+
+    assert!(push_from_app(&mut app, run_id, &id, content.clone()).await.unwrap(), "the right one");
+    assert!(push_from_app(&mut app, run_id, &id, content).await.unwrap(), "and again");
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_oversized_object_is_refused_while_it_comes() {
+    let link = start(Limits { object_bytes: 1 << 20, ..Limits::default() }).await;
+    let node = link.node().await;
+    let (run_id, mut app) = link.running_run().await;
+    let big = encode(ObjectKind::ArrayChunk, &[], &vec![7; 3 << 20]);
+    let id = announce_child(&mut app, run_id, node.id, &big).await;
+    let refused = push_from_app(&mut app, run_id, &id, big).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_and_old_signatures_are_turned_away() {
+    let link = start(Limits::default()).await;
+    let node = link.node().await;
+    let other = link.node().await;
+    let mut client = node.client.clone();
+    let beat = |id| SendNodeHeartbeatRequest { node: Some(Node { node_id: id }), heartbeat_interval: 30.0 };
+
+    let code = |result: Result<tonic::Response<SendNodeHeartbeatResponse>, tonic::Status>| {
+        result.map(|_| ()).map_err(|status| (status.code(), status.message().to_owned()))
+    };
+    let refused = |text: &str| Err((Code::Unauthenticated, text.to_owned()));
+    let unsigned = client.send_node_heartbeat(Request::new(beat(node.id))).await;
+    assert_eq!(code(unsigned), refused("Missing authentication metadata"));
+    let old = client.send_node_heartbeat(node.signed_at(beat(node.id), "2025-03-01T00:00:00+00:00")).await;
+    assert_eq!(code(old), refused("Invalid timestamp"));
+    let nonsense = client.send_node_heartbeat(node.signed_at(beat(node.id), "yesterday")).await;
+    assert_eq!(code(nonsense), refused("Invalid timestamp"));
+    let mut forged = other.signed(beat(node.id));
+    let key = node.signed(()).metadata().get_bin("flwr-public-key-bin").unwrap().clone();
+    forged.metadata_mut().insert_bin("flwr-public-key-bin", key);
+    assert_eq!(code(client.send_node_heartbeat(forged).await), refused("Invalid signature"));
+    let foreign = client.send_node_heartbeat(other.signed(beat(node.id))).await;
+    assert_eq!(code(foreign), refused("Invalid node ID"));
+    let unknown = client.send_node_heartbeat(node.signed(beat(node.id ^ 1))).await;
+    assert_eq!(code(unknown), refused("Invalid node ID"));
+    let interval = SendNodeHeartbeatRequest { heartbeat_interval: 1.0, ..beat(node.id) };
+    let refused = client.send_node_heartbeat(node.signed(interval)).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::InvalidArgument, "Invalid heartbeat interval"));
+
+    assert!(client.send_node_heartbeat(node.signed(beat(node.id))).await.unwrap().into_inner().success);
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_and_runs_that_do_not_exist_are_denied() {
+    let link = start(Limits::default()).await;
+    let run_id = link.start_run().await;
+    let mut app = link.app().await;
+    let refused = app.pull_app_inputs(PullAppInputsRequest { token: "guess".into() }).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::PermissionDenied, "Invalid token."));
+    let refused = app.get_nodes(GetNodesRequest { run_id }).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::PermissionDenied, "Run is pending."));
+    let refused = app.get_nodes(GetNodesRequest { run_id: 1 }).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let beat = SendAppHeartbeatRequest { token: "guess".into() };
+    assert!(!app.send_app_heartbeat(beat).await.unwrap().into_inner().success);
+
+    let mut control = link.control().await;
+    let refused = control.stop_run(StopRunRequest { run_id: 1 }).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message()), (Code::NotFound, "Run ID not found"));
+    let refused = control.start_run(StartRunRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "no FAB");
+    let status = control.list_runs(ListRunsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(status.run_dict[&run_id].status.as_ref().unwrap().status, "pending", "nothing changed");
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_cannot_be_are_refused_whole() {
+    let link = start(Limits { message_bytes: 100_000, ..Limits::default() }).await;
+    let node = link.node().await;
+    let (run_id, mut app) = link.running_run().await;
+    let push = |message, tree| PushAppMessagesRequest {
+        run_id,
+        messages_list: vec![message],
+        message_object_trees: vec![tree],
+        ..Default::default()
+    };
+    let (message, tree, _) = instruction(run_id, node.id, now() - 100.0, 60.0);
+    let refused = app.push_messages(push(message, tree)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.message().contains("TTL has expired"), "{refused:?}");
+
+    let (mut message, tree, _) = instruction(run_id, node.id, now(), 60.0);
+    message.content = None;
+    assert_eq!(app.push_messages(push(message, tree)).await.unwrap_err().code(), Code::InvalidArgument);
+
+    let (message, mut tree, _) = instruction(run_id, node.id, now(), 60.0);
+    tree.object_id = "0".repeat(64);
+    assert_eq!(app.push_messages(push(message, tree)).await.unwrap_err().code(), Code::InvalidArgument);
+
+    let refused = app.push_logs(PushLogsRequest { run_id, logs: vec!["x".repeat(200_000)], node: None }).await;
+    assert_eq!(refused.unwrap_err().code(), Code::ResourceExhausted, "larger than the limit");
+
+    let (message, tree, _) = instruction(run_id, node.id ^ 1, now(), 60.0);
+    let pushed = app.push_messages(push(message, tree)).await.unwrap().into_inner();
+    assert_eq!(pushed.message_ids, [""], "no such node: an empty id, as the original answers");
+    assert!(pushed.objects_to_push.is_empty());
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_on_the_wire_harms_nobody() {
+    let link = start(Limits::default()).await;
+    // Not HTTP/2 at all.
+    let mut socket = tokio::net::TcpStream::connect(link.addresses.fleet).await.unwrap();
+    socket.write_all(&[0xff; 4096]).await.unwrap();
+    let closed = tokio::time::timeout(Duration::from_secs(10), socket.read_to_end(&mut Vec::new())).await;
+    assert!(closed.is_ok(), "the connection is closed");
+
+    // HTTP/2 and gRPC, but no protobuf inside.
+    for path in ["/flwr.proto.Control/StartRun", "/flwr.proto.Control/ListRuns"] {
+        let mut client = tonic::client::Grpc::new(peer::channel(link.addresses.control).await);
+        client.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<StreamLogsResponse, StreamLogsResponse>::default();
+        // A string in field 1 where a message or a number is expected.
+        let garbage = StreamLogsResponse { log_output: "\u{7f}garbage".into(), latest_timestamp: 1.0 };
+        let refused = client.unary(Request::new(garbage), path.parse().unwrap(), codec).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{path} {refused:?}");
+    }
+    // A call that does not exist.
+    let mut client = tonic::client::Grpc::new(peer::channel(link.addresses.fleet).await);
+    client.ready().await.unwrap();
+    let codec = tonic_prost::ProstCodec::<Node, Node>::default();
+    let refused = client.unary(Request::new(Node::default()), "/flwr.proto.Fleet/No".parse().unwrap(), codec).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Unimplemented);
+
+    link.node().await; // It still works.
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_superlink_on_the_same_state_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = StateLocation::Directory { directory: directory.path().to_owned(), database: None };
+    let link = TestLink::start(config(state.clone(), Limits::default())).await;
+    let error = trellis_link::SuperLink::start(config(state, Limits::default())).await.err().unwrap();
+    assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
+    link.stop().await;
+}

@@ -1,0 +1,194 @@
+//! A SuperLink in this process and the peers that talk to it over real sockets.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+use trellis_link::config::{Config, Isolation, Limits, StateLocation};
+use trellis_link::{Addresses, ServeError, SuperLink};
+use trellis_wire::object::{ObjectKind, encode, object_id};
+use trellis_wire::proto::control_client::ControlClient;
+use trellis_wire::proto::fleet_client::FleetClient;
+use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
+use trellis_wire::proto::*;
+
+/// A SuperLink on ports of its own, without TLS and without apps.
+pub struct TestLink {
+    pub addresses: Addresses,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), ServeError>>,
+}
+
+pub fn config(state: StateLocation, limits: Limits) -> Config {
+    let any = "127.0.0.1:0".to_owned();
+    Config {
+        control_address: any.clone(),
+        fleet_address: any.clone(),
+        serverappio_address: any.clone(),
+        health_address: Some(any),
+        tls: None,
+        isolation: Isolation::Process,
+        python: None,
+        state,
+        supernode_auth: false,
+        limits,
+    }
+}
+
+impl TestLink {
+    pub async fn start(config: Config) -> TestLink {
+        let superlink = SuperLink::start(config).await.expect("the SuperLink starts");
+        let addresses = superlink.addresses();
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(superlink.run_until(async {
+            let _ = stopped.await;
+        }));
+        TestLink { addresses, stop, served }
+    }
+
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        self.served.await.expect("no panic").expect("a clean stop");
+    }
+
+    pub async fn control(&self) -> ControlClient<Channel> {
+        ControlClient::new(channel(self.addresses.control).await)
+    }
+
+    pub async fn app(&self) -> ServerAppIoClient<Channel> {
+        ServerAppIoClient::new(channel(self.addresses.serverappio).await)
+    }
+
+    /// A run that is running, and the client of its ServerApp.
+    pub async fn running_run(&self) -> (u64, ServerAppIoClient<Channel>) {
+        let run_id = self.start_run().await;
+        let mut app = self.app().await;
+        let token = app.request_token(RequestTokenRequest { run_id }).await.unwrap().into_inner().token;
+        app.pull_app_inputs(PullAppInputsRequest { token }).await.unwrap();
+        (run_id, app)
+    }
+
+    pub async fn start_run(&self) -> u64 {
+        let fab = Fab { content: fab(), ..Default::default() };
+        let request = StartRunRequest { fab: Some(fab), federation: "default".into(), ..Default::default() };
+        self.control().await.start_run(request).await.unwrap().into_inner().run_id.unwrap()
+    }
+
+    pub async fn node(&self) -> TestNode {
+        TestNode::join(self.addresses.fleet).await
+    }
+}
+
+pub async fn channel(address: SocketAddr) -> Channel {
+    Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
+}
+
+fn fab() -> Bytes {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    zip.start_file("pyproject.toml", zip::write::SimpleFileOptions::default()).unwrap();
+    zip.write_all(b"[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'").unwrap();
+    zip.finish().unwrap().into_inner().into()
+}
+
+/// A node that signs its calls.
+pub struct TestNode {
+    pub client: FleetClient<Channel>,
+    key: EcdsaKeyPair,
+    pem: String,
+    pub id: u64,
+}
+
+impl TestNode {
+    /// A key pair and a connection, not registered.
+    pub async fn new(fleet: SocketAddr) -> TestNode {
+        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+        TestNode { client: FleetClient::new(channel(fleet).await), pem: pem(&key), key, id: 0 }
+    }
+
+    pub async fn join(fleet: SocketAddr) -> TestNode {
+        let mut node = TestNode::new(fleet).await;
+        let request = node.signed(RegisterNodeFleetRequest { public_key: node.pem.clone().into() });
+        node.id = node.client.register_node(request).await.unwrap().into_inner().node_id;
+        let request = ActivateNodeRequest { public_key: node.pem.clone().into(), heartbeat_interval: 30.0 };
+        let request = node.signed(request);
+        node.client.activate_node(request).await.unwrap();
+        node
+    }
+
+    pub fn signed<T>(&self, message: T) -> Request<T> {
+        self.signed_at(message, &jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6f+00:00").to_string())
+    }
+
+    pub fn signed_at<T>(&self, message: T, timestamp: &str) -> Request<T> {
+        let mut request = Request::new(message);
+        let signature = self.key.sign(&SystemRandom::new(), timestamp.as_bytes()).unwrap();
+        let metadata = request.metadata_mut();
+        metadata.insert_bin("flwr-public-key-bin", MetadataValue::from_bytes(self.pem.as_bytes()));
+        metadata.insert_bin("flwr-signature-bin", MetadataValue::from_bytes(signature.as_ref()));
+        metadata.insert("flwr-timestamp", timestamp.parse().unwrap());
+        request
+    }
+
+    pub fn reference(&self) -> Option<Node> {
+        Some(Node { node_id: self.id })
+    }
+
+    pub async fn push_object(&mut self, run_id: u64, object_id: &str, content: &[u8]) -> Result<bool, Status> {
+        let request = PushObjectRequest {
+            node: self.reference(),
+            run_id,
+            object_id: object_id.into(),
+            object_content: content.to_vec().into(),
+        };
+        let request = self.signed(request);
+        self.client.push_object(request).await.map(|response| response.into_inner().stored)
+    }
+}
+
+fn pem(key: &EcdsaKeyPair) -> String {
+    use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+    let der: PublicKeyX509Der<'_> = key.public_key().as_der().unwrap();
+    let lines: Vec<String> = STANDARD
+        .encode(der.as_ref())
+        .as_bytes()
+        .chunks(64)
+        .map(|line| String::from_utf8(line.into()).unwrap())
+        .collect();
+    format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", lines.join("\n"))
+}
+
+/// An instruction for `dst` with one record: its message, its tree and its objects, children first.
+pub fn instruction(run_id: u64, dst: u64, created_at: f64, ttl: f64) -> (Message, ObjectTree, Vec<(String, Bytes)>) {
+    let record = encode(ObjectKind::RecordDict, &[], b"{}");
+    let record_id = object_id(&record);
+    let metadata = Metadata {
+        run_id,
+        src_node_id: 1,
+        dst_node_id: dst,
+        ttl,
+        message_type: "train".into(),
+        created_at,
+        ..Default::default()
+    };
+    let body = prost::Message::encode_to_vec(&Message { metadata: Some(metadata.clone()), ..Default::default() });
+    let object = encode(ObjectKind::Message, &[record_id], &body);
+    let id = object_id(&object).to_string();
+    let metadata = Metadata { message_id: id.clone(), ..metadata };
+    let message = Message { metadata: Some(metadata), content: Some(RecordDict::default()), error: None };
+    let leaf = ObjectTree { object_id: record_id.to_string(), children: vec![] };
+    let tree = ObjectTree { object_id: id.clone(), children: vec![leaf] };
+    (message, tree, vec![(record_id.to_string(), record), (id, object)])
+}
+
+pub fn now() -> f64 {
+    jiff::Timestamp::now().as_microsecond() as f64 / 1e6
+}
