@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -65,8 +66,10 @@ impl StateDirectory {
     pub fn ephemeral() -> Result<StateDirectory, OpenError> {
         let shared_memory = Path::new("/dev/shm");
         let parent = if shared_memory.is_dir() { shared_memory.to_owned() } else { std::env::temp_dir() };
-        let path = parent.join(format!("trellis-superlink-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("trellis-superlink-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path); // Left by a process of that number that was killed.
         let mut directory = StateDirectory::open(&path, None)?;
         directory.ephemeral = true;
         Ok(directory)

@@ -10,9 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tonic::Request;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
 use trellis_link::config::{Config, Isolation, Limits, StateLocation};
 use trellis_link::{Addresses, ServeError, SuperLink};
 use trellis_wire::object::{ObjectKind, encode, object_id};
@@ -136,21 +136,6 @@ impl TestNode {
         metadata.insert_bin("flwr-signature-bin", MetadataValue::from_bytes(signature.as_ref()));
         metadata.insert("flwr-timestamp", timestamp.parse().unwrap());
         request
-    }
-
-    pub fn reference(&self) -> Option<Node> {
-        Some(Node { node_id: self.id })
-    }
-
-    pub async fn push_object(&mut self, run_id: u64, object_id: &str, content: &[u8]) -> Result<bool, Status> {
-        let request = PushObjectRequest {
-            node: self.reference(),
-            run_id,
-            object_id: object_id.into(),
-            object_content: content.to_vec().into(),
-        };
-        let request = self.signed(request);
-        self.client.push_object(request).await.map(|response| response.into_inner().stored)
     }
 }
 
