@@ -6,10 +6,11 @@ mod process;
 mod superlink;
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (serves Flower 1.25 over gRPC)");
 /// Lines longer than this are hard to read, however wide the terminal.
@@ -33,6 +34,8 @@ struct Trellis {
 enum Command {
     /// Serve a federation; also when called as flower-superlink
     Superlink(Box<superlink::SuperlinkArgs>),
+    /// Print completions for a shell, to be read by it at start-up
+    Completions { shell: clap_complete::Shell },
 }
 
 fn main() -> ExitCode {
@@ -50,8 +53,19 @@ fn main() -> ExitCode {
     if let Some(name) = arguments.first_mut() {
         *name = "trellis".into();
     }
-    // Every sub-command has been taken above: what is left is help, version, or a mistake.
-    show(Trellis::try_parse_from(arguments).err())
+    match Trellis::try_parse_from(arguments) {
+        Ok(Trellis { command: Command::Completions { shell } }) => print_completions(shell),
+        // The other sub-commands have been taken above: what is left is help, version, or a mistake.
+        other => show(other.err()),
+    }
+}
+
+fn print_completions(shell: clap_complete::Shell) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Trellis::command(), "trellis", &mut script);
+    // A reader that has gone away is no trouble of ours.
+    let _ = std::io::stdout().write_all(&script);
+    ExitCode::SUCCESS
 }
 
 /// Prints clap's help, version or refusal.
