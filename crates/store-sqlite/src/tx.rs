@@ -22,11 +22,13 @@ pub(crate) struct Change<'a> {
     pub(crate) topics: Vec<Topic>,
     /// Object files that nothing refers to any more.
     pub(crate) unlink: Vec<String>,
+    /// Whether a row names a file for the first time.
+    pub(crate) names_files: bool,
 }
 
 impl<'a> Change<'a> {
     pub(crate) fn new(connection: &'a Connection) -> Change<'a> {
-        Change { view: View(connection), topics: Vec::new(), unlink: Vec::new() }
+        Change { view: View(connection), topics: Vec::new(), unlink: Vec::new(), names_files: false }
     }
 
     fn execute(&self, sql: &str, params: impl Params) -> Result<(), Refusal> {
@@ -206,6 +208,7 @@ impl Tx for Change<'_> {
             Content::Inline(bytes) => (Some(bytes.as_ref()), None),
             Content::File { name, .. } => (None, Some(name)),
         };
+        self.names_files |= file.is_some();
         self.execute(
             "INSERT INTO object_content VALUES (?1, ?2, ?3, ?4)",
             params![id.as_bytes(), inline, file, content.len_bytes() as i64],

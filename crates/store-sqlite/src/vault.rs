@@ -13,9 +13,13 @@ use trellis_core::id::ObjectId;
 
 use crate::crash;
 
+/// Below the root: content that has no name yet.
+const INCOMING: &str = "incoming";
+
 /// Where large objects are kept.
 pub struct Vault {
     root: PathBuf,
+    directory: File,
     /// Whether files must survive a loss of power.
     durable: bool,
     /// This process's part of names, so that two lives of a SuperLink never use the same.
@@ -25,45 +29,39 @@ pub struct Vault {
 
 impl Vault {
     pub(crate) fn open(root: &Path, durable: bool) -> io::Result<Vault> {
-        DirBuilder::new().recursive(true).mode(0o700).create(root.join("incoming"))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(root.join(INCOMING))?;
+        let directory = File::open(root)?;
         let epoch = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        Ok(Vault { root: root.to_owned(), durable, epoch, counter: AtomicU64::new(0) })
+        Ok(Vault { root: root.to_owned(), directory, durable, epoch, counter: AtomicU64::new(0) })
     }
 
     /// A place for content that is on its way in.
     pub fn spool(&self) -> io::Result<Spool> {
         let tag = format!("{:x}-{:x}", self.epoch, self.counter.fetch_add(1, Ordering::Relaxed));
-        let path = self.root.join("incoming").join(&tag);
+        let path = self.root.join(INCOMING).join(&tag);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         Ok(Spool { file, path: Some(path), tag, bytes: 0 })
     }
 
-    /// Makes the spooled content durable under a name of `id`'s. Blocks on the disk.
+    /// Makes the spooled content durable and gives it a name of `id`'s. The name itself is durable after the next
+    /// [`Vault::sync_names`]. Blocks on the disk.
     pub fn place(&self, mut spool: Spool, id: ObjectId) -> io::Result<String> {
         crash::point("file-written");
-        let id = id.to_string();
-        let name = format!("{}/{id}.{}", &id[..2], spool.tag);
-        let directory = self.root.join(&id[..2]);
-        let made = match DirBuilder::new().mode(0o700).create(&directory) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-            Err(error) => return Err(error),
-        };
         if self.durable {
             spool.file.sync_data()?;
         }
+        let name = format!("{id}.{}", spool.tag);
         if let Some(path) = &spool.path {
             std::fs::rename(path, self.root.join(&name))?;
         }
         spool.path = None;
-        if self.durable {
-            File::open(&directory)?.sync_all()?;
-            if made {
-                File::open(&self.root)?.sync_all()?;
-            }
-        }
         crash::point("file-placed");
         Ok(name)
+    }
+
+    /// Makes the names of all placed files durable: one flush for many files.
+    pub(crate) fn sync_names(&self) -> io::Result<()> {
+        if self.durable { self.directory.sync_all() } else { Ok(()) }
     }
 
     /// Opens a placed file.
@@ -84,15 +82,10 @@ impl Vault {
     /// Removes every file that is not in `wanted`. Only before anything comes in.
     pub(crate) fn sweep(&self, wanted: &HashSet<String>) -> io::Result<usize> {
         let mut removed = 0;
-        for directory in std::fs::read_dir(&self.root)? {
-            let directory = directory?;
-            if !directory.file_type()?.is_dir() {
-                continue;
-            }
-            for file in std::fs::read_dir(directory.path())? {
+        for directory in [self.root.clone(), self.root.join(INCOMING)] {
+            for file in std::fs::read_dir(directory)? {
                 let file = file?;
-                let name = format!("{}/{}", directory.file_name().display(), file.file_name().display());
-                if !wanted.contains(&name) {
+                if file.file_type()?.is_file() && !wanted.contains(&*file.file_name().to_string_lossy()) {
                     std::fs::remove_file(file.path())?;
                     removed += 1;
                 }
@@ -136,10 +129,10 @@ mod tests {
     use super::*;
 
     fn files(root: &Path) -> usize {
-        std::fs::read_dir(root)
-            .unwrap()
-            .map(|directory| std::fs::read_dir(directory.unwrap().path()).unwrap().count())
-            .sum()
+        let count = |path: &Path| {
+            std::fs::read_dir(path).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file()).count()
+        };
+        count(root) + count(&root.join(INCOMING))
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) struct Writer {
 struct Aftermath {
     topics: Vec<Topic>,
     unlink: Vec<String>,
+    names_files: bool,
 }
 
 impl Writer {
@@ -83,6 +84,9 @@ impl Writer {
                 *next = self.jobs.try_recv().ok();
             }
         }
+        if aftermath.names_files {
+            self.vault.sync_names().or_transient()?;
+        }
         crash::point("before-commit");
         tx.commit().or_transient()?;
         crash::point("after-commit");
@@ -99,6 +103,7 @@ fn run_job(connection: &Connection, job: &mut dyn Job, aftermath: &mut Aftermath
     if keep {
         aftermath.topics.append(&mut change.topics);
         aftermath.unlink.append(&mut change.unlink);
+        aftermath.names_files |= change.names_files;
     } else {
         // Fails if SQLite gave up the whole transaction by itself (disk full): then everybody has to hear of it.
         sql("ROLLBACK TO job")?;

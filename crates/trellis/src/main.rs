@@ -12,6 +12,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+/// Gives memory back after a large round; the system's allocator keeps it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (serves Flower 1.25 over gRPC)");
 /// Lines longer than this are hard to read, however wide the terminal.
 const HELP_WIDTH: usize = 110;
