@@ -57,6 +57,16 @@ pub fn heartbeat(tx: &mut dyn Tx, hash: &[u8; 32], now: Seconds) -> Result<bool,
     Ok(true)
 }
 
+/// The connection over which the run's app worked was closed.
+pub fn hangup(tx: &mut dyn Tx, run: RunId, now: Seconds) -> Result<(), Refusal> {
+    let Some(mut token) = tx.token(run)? else { return Ok(()) };
+    if let Ok(state) = token::next(token.state, token::Event::Hangup, now) {
+        token.state = state;
+        tx.put_token(&token)?;
+    }
+    Ok(())
+}
+
 /// Keeps the app's final context. Only its last word ("finished") is missing then.
 pub fn push_outputs(tx: &mut dyn Tx, hash: &[u8; 32], run: RunId, context: &[u8], now: Seconds) -> Result<(), Refusal> {
     let mut token = valid(tx, hash)?;

@@ -14,6 +14,10 @@ const INSTALL_PATIENCE_S: f64 = 180.0;
 /// After a heartbeat the app may be silent for this long.
 const HEARTBEAT_PATIENCE_S: f64 = 60.0;
 
+/// An app whose connection was closed is heard again within this time, if it lives: it sends a heartbeat at least every
+/// 22.5 s.
+const HANGUP_PATIENCE_S: f64 = 25.0;
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum State {
     /// Handed out, not used yet.
@@ -29,6 +33,8 @@ pub enum Event {
     PullInputs,
     Heartbeat,
     PushOutputs,
+    /// The connection that the app works over was closed.
+    Hangup,
     /// The SuperLink was away, so silence proves nothing: patience starts again.
     Excuse,
 }
@@ -75,6 +81,9 @@ pub fn next(state: State, event: Event, now: Seconds) -> Result<State, Illegal> 
         (State::Issued { .. }, Event::Excuse) => Ok(State::Issued { until: now + RELAUNCH_PATIENCE_S }),
         (State::Active { until }, Event::Excuse) => Ok(State::Active { until: until.max(now + HEARTBEAT_PATIENCE_S) }),
         (State::Spent { until }, Event::Excuse) => Ok(State::Spent { until: until.max(now + HEARTBEAT_PATIENCE_S) }),
+        (State::Issued { .. }, Event::Hangup) => Ok(state),
+        (State::Active { until }, Event::Hangup) => Ok(State::Active { until: until.min(now + HANGUP_PATIENCE_S) }),
+        (State::Spent { until }, Event::Hangup) => Ok(State::Spent { until: until.min(now + HANGUP_PATIENCE_S) }),
         (State::Issued { .. }, Event::PushOutputs) => Err(Illegal { state: state.name(), event: "push outputs" }),
         (State::Spent { .. }, Event::PullInputs) => Err(Illegal { state: state.name(), event: "pull inputs" }),
     }
@@ -97,9 +106,9 @@ mod tests {
     #[test]
     fn table() {
         let now = 1000.0;
-        let events = [Event::PullInputs, Event::Heartbeat, Event::PushOutputs, Event::Excuse];
+        let events = [Event::PullInputs, Event::Heartbeat, Event::PushOutputs, Event::Excuse, Event::Hangup];
         let (issued, active, spent) =
-            (State::Issued { until: 1010.0 }, State::Active { until: 1010.0 }, State::Spent { until: 1010.0 });
+            (State::Issued { until: 1010.0 }, State::Active { until: 1040.0 }, State::Spent { until: 1010.0 });
         let rows = [
             (
                 issued,
@@ -107,6 +116,7 @@ mod tests {
                     Some(State::Active { until: 1180.0 }),
                     Some(State::Issued { until: 1060.0 }),
                     None,
+                    Some(State::Issued { until: 1010.0 }),
                     Some(State::Issued { until: 1010.0 }),
                 ],
             ),
@@ -117,6 +127,7 @@ mod tests {
                     Some(State::Active { until: 1060.0 }),
                     Some(State::Spent { until: 1060.0 }),
                     Some(State::Active { until: 1060.0 }),
+                    Some(State::Active { until: 1025.0 }),
                 ],
             ),
             (
@@ -126,6 +137,7 @@ mod tests {
                     Some(State::Spent { until: 1060.0 }),
                     Some(State::Spent { until: 1060.0 }),
                     Some(State::Spent { until: 1060.0 }),
+                    Some(State::Spent { until: 1010.0 }),
                 ],
             ),
         ];

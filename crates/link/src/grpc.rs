@@ -7,5 +7,6 @@ mod services;
 pub mod status;
 
 pub use door::Door;
+use listen::Line;
 pub use listen::{Listener, TlsError, TlsSettings};
 pub use services::{AppService, ControlService, FleetService};

@@ -64,6 +64,14 @@ pub async fn pull_app_inputs(link: &Link, request: PullAppInputsRequest) -> Resu
     })
 }
 
+/// A connection over which a ServerApp worked is gone: the app may be too.
+pub async fn hangup(link: &Link, run: RunId) {
+    let now = link.now();
+    if let Err(error) = link.write(move |tx| app::hangup(tx, run, now)).await {
+        tracing::debug!(run = run.0, %error, "a hangup could not be noted");
+    }
+}
+
 pub async fn push_app_outputs(link: &Link, request: PushAppOutputsRequest) -> Result<PushAppOutputsResponse, Refusal> {
     let (hash, run, now) = (sha256(request.token.as_bytes()), RunId(request.run_id), link.now());
     let context = request.context.unwrap_or_default().encode_to_vec();

@@ -1,6 +1,7 @@
 //! Ports: accepting, TLS, and one kind of connection for both.
 
 use std::fs::File;
+use std::future::Future;
 use std::io::{self, BufReader};
 use std::path::Path;
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -110,7 +111,7 @@ impl Listener {
             };
             let _ = stream.set_nodelay(true);
             let Some(tls) = self.tls.clone() else {
-                if send.send(Ok(Connection::Plain(stream))).await.is_err() {
+                if send.send(Ok(Connection::new(Stream::Plain(stream)))).await.is_err() {
                     return;
                 }
                 continue;
@@ -119,7 +120,7 @@ impl Listener {
             let send = send.clone();
             tokio::spawn(async move {
                 match tokio::time::timeout(HANDSHAKE_LIMIT, tls.0.accept(stream)).await {
-                    Ok(Ok(stream)) => drop(send.send(Ok(Connection::Tls(Box::new(stream)))).await),
+                    Ok(Ok(stream)) => drop(send.send(Ok(Connection::new(Stream::Tls(Box::new(stream))))).await),
                     Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
                     Err(_) => tracing::debug!("TLS handshake took too long"),
                 }
@@ -129,23 +130,49 @@ impl Listener {
     }
 }
 
-/// A connection, secure or not.
-pub enum Connection {
+/// A connection, and the line that its calls know it by.
+pub struct Connection {
+    stream: Stream,
+    line: Line,
+}
+
+/// Secure or not.
+enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl Connected for Connection {
-    type ConnectInfo = ();
+impl Connection {
+    fn new(stream: Stream) -> Connection {
+        Connection { stream, line: Line(Arc::new(watch::Sender::new(()))) }
+    }
+}
 
-    fn connect_info(&self) {}
+/// What the calls of one connection have in common.
+#[derive(Clone)]
+pub struct Line(Arc<watch::Sender<()>>);
+
+impl Line {
+    /// Waits for the end of the connection and of all its calls.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut end = self.0.subscribe();
+        async move { while end.changed().await.is_ok() {} }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Line;
+
+    fn connect_info(&self) -> Line {
+        self.line.clone()
+    }
 }
 
 macro_rules! either {
     ($self:ident, $stream:ident => $call:expr) => {
-        match $self.get_mut() {
-            Connection::Plain($stream) => $call,
-            Connection::Tls($stream) => $call,
+        match &mut $self.get_mut().stream {
+            Stream::Plain($stream) => $call,
+            Stream::Tls($stream) => $call,
         }
     };
 }
@@ -178,9 +205,9 @@ impl AsyncWrite for Connection {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Connection::Plain(stream) => stream.is_write_vectored(),
-            Connection::Tls(stream) => stream.is_write_vectored(),
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
         }
     }
 }

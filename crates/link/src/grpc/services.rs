@@ -6,9 +6,11 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
+use trellis_core::id::RunId;
 use trellis_core::refusal::Refusal;
 use trellis_wire::proto::*;
 
+use super::Line;
 use super::status::status;
 use crate::api::{app, control, fleet};
 use crate::link::Link;
@@ -62,6 +64,23 @@ macro_rules! app_service {
                 answer(app::list_apps_to_launch(&self.0).await)
             }
 
+            async fn pull_app_inputs(
+                &self,
+                request: Request<PullAppInputsRequest>,
+            ) -> Result<Response<PullAppInputsResponse>, Status> {
+                let line = request.extensions().get::<Line>().cloned();
+                let inputs = answer(app::pull_app_inputs(&self.0, request.into_inner()).await)?;
+                let run = inputs.get_ref().run.as_ref().map(|run| RunId(run.run_id));
+                if let (Some(line), Some(run)) = (line, run) {
+                    let (link, closed) = (Arc::clone(&self.0), line.closed());
+                    tokio::spawn(async move {
+                        closed.await;
+                        app::hangup(&link, run).await;
+                    });
+                }
+                Ok(inputs)
+            }
+
             $(async fn $call(&self, request: Request<$request>) -> Result<Response<$response>, Status> {
                 answer(app::$call(&self.0, request.into_inner()).await)
             })+
@@ -76,7 +95,6 @@ app_service! {
     pull_messages(PullAppMessagesRequest) -> PullAppMessagesResponse;
     get_run(GetRunRequest) -> GetRunResponse;
     get_fab(GetFabRequest) -> GetFabResponse;
-    pull_app_inputs(PullAppInputsRequest) -> PullAppInputsResponse;
     push_app_outputs(PushAppOutputsRequest) -> PushAppOutputsResponse;
     update_run_status(UpdateRunStatusRequest) -> UpdateRunStatusResponse;
     get_run_status(GetRunStatusRequest) -> GetRunStatusResponse;

@@ -118,10 +118,18 @@ impl TestNode {
         let mut node = TestNode::new(fleet).await;
         let request = node.signed(RegisterNodeFleetRequest { public_key: node.pem.clone().into() });
         node.id = node.client.register_node(request).await.unwrap().into_inner().node_id;
-        let request = ActivateNodeRequest { public_key: node.pem.clone().into(), heartbeat_interval: 30.0 };
-        let request = node.signed(request);
-        node.client.activate_node(request).await.unwrap();
+        node.activate().await;
         node
+    }
+
+    pub async fn activate(&mut self) {
+        let request = ActivateNodeRequest { public_key: self.pem.clone().into(), heartbeat_interval: 30.0 };
+        let request = self.signed(request);
+        self.client.activate_node(request).await.unwrap();
+    }
+
+    pub fn reference(&self) -> Option<Node> {
+        Some(Node { node_id: self.id })
     }
 
     pub fn signed<T>(&self, message: T) -> Request<T> {

@@ -1,10 +1,8 @@
 //! Bad input of every kind gets the documented code and changes nothing; good input still works afterwards.
 
-mod peer;
-
 use std::time::Duration;
 
-use peer::{TestLink, config, instruction, now};
+use crate::peer::{TestLink, config, instruction, now};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::{Code, Request};
 use trellis_link::config::{Limits, StateLocation};
@@ -213,7 +211,7 @@ async fn garbage_on_the_wire_harms_nobody() {
 
     // HTTP/2 and gRPC, but no protobuf inside.
     for path in ["/flwr.proto.Control/StartRun", "/flwr.proto.Control/ListRuns"] {
-        let mut client = tonic::client::Grpc::new(peer::channel(link.addresses.control).await);
+        let mut client = tonic::client::Grpc::new(crate::peer::channel(link.addresses.control).await);
         client.ready().await.unwrap();
         let codec = tonic_prost::ProstCodec::<StreamLogsResponse, StreamLogsResponse>::default();
         // A string in field 1 where a message or a number is expected.
@@ -222,7 +220,7 @@ async fn garbage_on_the_wire_harms_nobody() {
         assert_eq!(refused.code(), Code::InvalidArgument, "{path} {refused:?}");
     }
     // A call that does not exist.
-    let mut client = tonic::client::Grpc::new(peer::channel(link.addresses.fleet).await);
+    let mut client = tonic::client::Grpc::new(crate::peer::channel(link.addresses.fleet).await);
     client.ready().await.unwrap();
     let codec = tonic_prost::ProstCodec::<Node, Node>::default();
     let refused = client.unary(Request::new(Node::default()), "/flwr.proto.Fleet/No".parse().unwrap(), codec).await;

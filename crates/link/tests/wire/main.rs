@@ -1,0 +1,5 @@
+//! The SuperLink through its sockets.
+
+mod bad_input;
+mod peer;
+mod round;

@@ -1,0 +1,204 @@
+//! One round over the wire: held polls, redelivery, streamed objects of all sizes, one reply per instruction.
+
+use std::time::Duration;
+
+use crate::peer::{TestLink, TestNode, config, instruction, now};
+use bytes::Bytes;
+use tonic::transport::Channel;
+use trellis_link::config::{Limits, StateLocation};
+use trellis_wire::object::{ObjectKind, encode, object_id};
+use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
+use trellis_wire::proto::*;
+
+/// Longer than anything here takes, shorter than any hold.
+const SOON: Duration = Duration::from_secs(15);
+
+struct Round {
+    link: TestLink,
+    run_id: u64,
+    app: ServerAppIoClient<Channel>,
+    node: TestNode,
+}
+
+impl Round {
+    async fn start() -> Round {
+        let limits = Limits { hold_node_pull: SOON * 4, hold_app_pull: SOON * 4, ..Limits::default() };
+        let link = TestLink::start(config(StateLocation::Ephemeral, limits)).await;
+        let node = link.node().await;
+        let (run_id, app) = link.running_run().await;
+        Round { link, run_id, app, node }
+    }
+
+    async fn push(&mut self, messages: Vec<(Message, ObjectTree)>) -> PushAppMessagesResponse {
+        let (messages_list, message_object_trees) = messages.into_iter().unzip();
+        let request =
+            PushAppMessagesRequest { run_id: self.run_id, messages_list, message_object_trees, ..Default::default() };
+        self.app.push_messages(request).await.unwrap().into_inner()
+    }
+
+    async fn push_object(&mut self, id: &str, content: Bytes) {
+        let node = Some(Node { node_id: 1 });
+        let request = PushObjectRequest { node, run_id: self.run_id, object_id: id.into(), object_content: content };
+        assert!(self.app.push_object(request).await.unwrap().into_inner().stored);
+    }
+
+    /// A pull that is held; it answers when there is something.
+    fn pull(&self) -> tokio::task::JoinHandle<PullMessagesResponse> {
+        let request = self.node.signed(PullMessagesRequest { node: self.node.reference(), message_ids: vec![] });
+        let mut client = self.node.client.clone();
+        tokio::spawn(async move { client.pull_messages(request).await.unwrap().into_inner() })
+    }
+
+    async fn confirm(&self, message_object_id: &str) {
+        let request = ConfirmMessageReceivedRequest {
+            node: self.node.reference(),
+            run_id: self.run_id,
+            message_object_id: message_object_id.into(),
+        };
+        self.node.client.clone().confirm_message_received(self.node.signed(request)).await.unwrap();
+    }
+
+    async fn reply(&self, asked: &Metadata, text: &str) -> (String, Vec<String>, Vec<(String, Bytes)>) {
+        let (message, tree, objects) = reply_to(asked, text);
+        let id = message.metadata.as_ref().unwrap().message_id.clone();
+        let request = PushMessagesRequest {
+            node: self.node.reference(),
+            messages_list: vec![message],
+            message_object_trees: vec![tree],
+            clientapp_runtime_list: vec![1.5],
+        };
+        let pushed = self.node.client.clone().push_messages(self.node.signed(request)).await.unwrap().into_inner();
+        assert_eq!(pushed.results.get(&id), Some(&0));
+        (id, pushed.objects_to_push, objects)
+    }
+
+    async fn push_reply_object(&self, id: &str, content: Bytes) {
+        let request = PushObjectRequest {
+            node: self.node.reference(),
+            run_id: self.run_id,
+            object_id: id.into(),
+            object_content: content,
+        };
+        assert!(self.node.client.clone().push_object(self.node.signed(request)).await.unwrap().into_inner().stored);
+    }
+}
+
+fn reply_to(asked: &Metadata, text: &str) -> (Message, ObjectTree, Vec<(String, Bytes)>) {
+    let record = encode(ObjectKind::RecordDict, &[], text.as_bytes());
+    let record_id = object_id(&record);
+    let metadata = Metadata {
+        run_id: asked.run_id,
+        message_id: String::new(),
+        src_node_id: asked.dst_node_id,
+        dst_node_id: 1,
+        reply_to_message_id: asked.message_id.clone(),
+        group_id: asked.group_id.clone(),
+        ttl: 10.0,
+        message_type: asked.message_type.clone(),
+        created_at: now(),
+    };
+    let body = prost::Message::encode_to_vec(&Message { metadata: Some(metadata.clone()), ..Default::default() });
+    let object = encode(ObjectKind::Message, &[record_id], &body);
+    let id = object_id(&object).to_string();
+    let message = Message {
+        metadata: Some(Metadata { message_id: id.clone(), ..metadata }),
+        content: Some(RecordDict::default()),
+        error: None,
+    };
+    let leaf = ObjectTree { object_id: record_id.to_string(), children: vec![] };
+    let tree = ObjectTree { object_id: id.clone(), children: vec![leaf] };
+    (message, tree, vec![(record_id.to_string(), record), (id, object)])
+}
+
+async fn soon<T>(task: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, task).await.expect("a held call is answered when there is something to say")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_calls_answer_as_soon_as_everything_is_there() {
+    let mut round = Round::start().await;
+    let held = round.pull();
+    let (message, tree, objects) = instruction(round.run_id, round.node.id, now(), 60.0);
+    let pushed = round.push(vec![(message.clone(), tree.clone())]).await;
+    for (id, content) in &objects {
+        assert!(!held.is_finished(), "an instruction goes out only when all its objects are here");
+        round.push_object(id, content.clone()).await;
+    }
+    let pulled = soon(held).await.unwrap();
+    assert_eq!(pulled.messages_list, [message]);
+    assert_eq!(pulled.message_object_trees, [tree]);
+
+    let again = soon(round.pull()).await.unwrap();
+    assert_eq!(again, pulled, "not confirmed: handed out again");
+    let asked = pulled.messages_list[0].metadata.clone().unwrap();
+    round.confirm(&asked.message_id).await;
+
+    let mut app = round.app.clone();
+    let request =
+        PullAppMessagesRequest { run_id: round.run_id, message_ids: pushed.message_ids, ..Default::default() };
+    let replies = tokio::spawn({
+        let request = request.clone();
+        async move { app.pull_messages(request).await.unwrap().into_inner() }
+    });
+    let (first, missing, objects) = round.reply(&asked, "{}").await;
+    assert_eq!(missing.len(), 1, "the record is here already: it is the instruction's");
+    for (id, content) in objects {
+        round.push_reply_object(&id, content).await;
+    }
+    let (_, missing, _) = round.reply(&asked, r#"{"other": "reply"}"#).await;
+    assert!(missing.is_empty(), "one reply per instruction: the second is not wanted");
+
+    let replies = soon(replies).await.unwrap();
+    assert_eq!(replies.messages_list.len(), 1);
+    assert_eq!(replies.messages_list[0].metadata.as_ref().unwrap().message_id, first);
+    let repeated = round.app.pull_messages(request).await.unwrap().into_inner();
+    assert_eq!(repeated, replies, "the answer may have been lost: it can be had again until it is confirmed");
+    let confirm = ConfirmMessageReceivedRequest { run_id: round.run_id, message_object_id: first, node: None };
+    round.app.confirm_message_received(confirm).await.unwrap();
+    round.link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_every_size_pass_through_intact() {
+    let mut round = Round::start().await;
+    // With the row, as a file that is kept hot, and as one that is sent in blocks.
+    for bytes in [100, 40 << 10, 5 << 20, 20 << 20] {
+        let body: Vec<u8> = (0..bytes).map(|i: usize| (i * 7 + i / 251) as u8).collect();
+        let content = encode(ObjectKind::ArrayChunk, &[], &body);
+        let id = object_id(&content).to_string();
+        let (message, mut tree, _) = instruction(round.run_id, round.node.id, now() - bytes as f64 / 1e9, 60.0);
+        tree.children.push(ObjectTree { object_id: id.clone(), children: vec![] });
+        round.push(vec![(message, tree)]).await;
+
+        let pull = PullObjectRequest { node: round.node.reference(), run_id: round.run_id, object_id: id.clone() };
+        let mut client = round.node.client.clone().max_decoding_message_size(usize::MAX);
+        let early = client.pull_object(round.node.signed(pull.clone())).await.unwrap().into_inner();
+        assert_eq!((early.object_found, early.object_available), (true, false), "announced, not here");
+        round.push_object(&id, content.clone()).await;
+        for _ in 0..2 {
+            let pulled = client.pull_object(round.node.signed(pull.clone())).await.unwrap().into_inner();
+            assert!(pulled.object_found && pulled.object_available);
+            assert!(pulled.object_content == content, "{bytes} bytes");
+        }
+    }
+    round.link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_starts_again_gets_its_unanswered_instruction_again() {
+    let mut round = Round::start().await;
+    let (message, tree, objects) = instruction(round.run_id, round.node.id, now(), 60.0);
+    round.push(vec![(message, tree)]).await;
+    for (id, content) in objects {
+        round.push_object(&id, content).await;
+    }
+    let pulled = soon(round.pull()).await.unwrap();
+    let asked = pulled.messages_list[0].metadata.clone().unwrap();
+    round.confirm(&asked.message_id).await;
+    round.reply(&asked, r#"{"its": "objects never come"}"#).await;
+
+    round.node.activate().await; // Killed and back at once, with the same key, long before it counts as offline.
+    let again = soon(round.pull()).await.unwrap();
+    assert_eq!(again, pulled);
+    round.link.stop().await;
+}
