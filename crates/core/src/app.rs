@@ -109,6 +109,11 @@ pub fn push_messages(
     for (envelope, tree) in messages {
         check_instruction(run, envelope, tree, now)?;
         let known = tx.instruction(envelope.id)?.is_some();
+        if tx.reply_to(envelope.id)?.is_some_and(|reply| reply.ready) {
+            // A late repetition: it is answered, so it needs no objects and goes nowhere.
+            ids.push(Some(envelope.id));
+            continue;
+        }
         if !known && !can_take(tx, envelope.dst, now)? {
             ids.push(None);
             continue;
@@ -193,9 +198,12 @@ pub fn first_waiting(
 }
 
 fn find_answer(read: &(impl Read + ?Sized), run: RunId, id: MessageId, now: Seconds) -> Result<Answer, Refusal> {
-    let reply = read.reply_to(id)?.filter(|reply| reply.ready && reply.envelope.run == run);
-    let instruction = read.instruction(id)?.filter(|instruction| instruction.envelope.run == run);
-    Ok(match (reply, instruction) {
+    let (reply, instruction) = (read.reply_to(id)?, read.instruction(id)?);
+    let envelopes = reply.iter().map(|reply| &reply.envelope).chain(instruction.iter().map(|found| &found.envelope));
+    if envelopes.into_iter().any(|envelope| envelope.run != run) {
+        return Err(Refusal::new(Kind::Invalid, format!("message {id} belongs to another run")));
+    }
+    Ok(match (reply.filter(|reply| reply.ready), instruction) {
         (Some(reply), _) if reply.envelope.src == NodeId::SUPERLINK => Answer::Here(reply),
         (Some(reply), instruction) if reply.envelope.expires_at() < now => {
             Answer::Never(Unavailable::Reply, instruction)
@@ -291,7 +299,8 @@ fn answer_instead(
     }
     let reply = Reply { envelope, reply_to: id, ready: true };
     tx.put_reply(&reply)?;
-    tx.insert_object(&Object { id: reply_id, references: 1, waiting: 0, here: true }, &[])?;
+    let object_row = Object { id: reply_id, references: 1, waiting: 0, here: true, height: 1, tree_objects: 1 };
+    tx.insert_object(&object_row, &[])?;
     tx.put_content(reply_id, &Content::Inline(object))?;
     object::answer(tx, id)
 }

@@ -225,10 +225,7 @@ pub(crate) fn drop_instruction(tx: &mut dyn Tx, instruction: &Instruction) -> Re
         drop_reply(tx, &reply)?;
     }
     tx.delete_instruction(id)?;
-    if instruction.state() != message::State::Answered {
-        object::release(tx, id)?;
-    }
-    Ok(())
+    object::release(tx, id)
 }
 
 fn known(read: &(impl Read + ?Sized), id: NodeId) -> Result<Node, Refusal> {

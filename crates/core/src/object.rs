@@ -10,13 +10,13 @@ use bytes::Bytes;
 
 use crate::id::{MessageId, ObjectId};
 use crate::message;
-use crate::port::{Topic, Tx};
+use crate::port::{Read, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 
 /// Message, RecordDict, ArrayRecord, Array, ArrayChunk: five levels, and some room.
-const MAX_DEPTH: usize = 8;
+const MAX_HEIGHT: u32 = 8;
 /// Objects in the tree of one message. 5 MiB chunks: several TB.
-const MAX_TREE_OBJECTS: usize = 1_000_000;
+const MAX_TREE_OBJECTS: u64 = 1_000_000;
 
 /// An object and what is below it, as announced or as handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,10 @@ pub struct Object {
     pub waiting: u32,
     /// Its content is here.
     pub here: bool,
+    /// Levels of its tree, itself included.
+    pub height: u32,
+    /// Objects in its tree, counted as often as they are handed out.
+    pub tree_objects: u64,
 }
 
 impl Object {
@@ -81,6 +85,8 @@ impl Object {
 #[derive(Default)]
 pub struct Announcement {
     seen: HashSet<ObjectId>,
+    /// Objects above the one that is looked at.
+    above: Vec<ObjectId>,
     /// Missing objects, children before parents.
     pub missing: Vec<ObjectId>,
 }
@@ -88,29 +94,24 @@ pub struct Announcement {
 impl Announcement {
     /// Makes sure that everything in `tree` is known. The caller then holds the root.
     pub fn announce(&mut self, tx: &mut dyn Tx, tree: &Tree) -> Result<Object, Refusal> {
-        self.visit(tx, tree, 1)
-    }
-
-    fn visit(&mut self, tx: &mut dyn Tx, tree: &Tree, depth: usize) -> Result<Object, Refusal> {
-        if depth > MAX_DEPTH || self.seen.len() > MAX_TREE_OBJECTS {
-            return Err(Refusal::new(Kind::Invalid, "object tree is too deep or too large"));
-        }
         let known = tx.object(tree.id)?;
         if let Some(object) = known
             && (object.is_complete() || self.seen.contains(&tree.id))
         {
             return Ok(object);
         }
-        let mut children = Vec::with_capacity(tree.children.len());
-        let mut unique = HashSet::with_capacity(tree.children.len());
-        for child in &tree.children {
-            let object = self.visit(tx, child, depth + 1)?;
-            if unique.insert(object.id) {
-                children.push(object);
-            }
+        if self.above.contains(&tree.id) {
+            return Err(Refusal::new(Kind::Invalid, "an object tree contains itself"));
         }
+        if self.above.len() >= MAX_HEIGHT as usize {
+            return Err(too_large());
+        }
+        let children = self.announce_children(tx, tree)?;
         self.seen.insert(tree.id);
         match known {
+            Some(object) if tx.children(tree.id)? != children => {
+                Err(Refusal::new(Kind::Invalid, format!("object {} was announced with other children", object.id)))
+            }
             Some(object) => {
                 if !object.here {
                     self.missing.push(tree.id);
@@ -119,21 +120,46 @@ impl Announcement {
             }
             None => {
                 self.missing.push(tree.id);
-                insert(tx, tree.id, children)
+                insert(tx, tree.id, &children)
             }
         }
     }
+
+    /// The distinct children, in order.
+    fn announce_children(&mut self, tx: &mut dyn Tx, tree: &Tree) -> Result<Vec<ObjectId>, Refusal> {
+        let mut distinct = HashSet::with_capacity(tree.children.len());
+        let mut children = Vec::with_capacity(tree.children.len());
+        self.above.push(tree.id);
+        for child in &tree.children {
+            self.announce(tx, child)?;
+            if distinct.insert(child.id) {
+                children.push(child.id);
+            }
+        }
+        self.above.pop();
+        Ok(children)
+    }
 }
 
-fn insert(tx: &mut dyn Tx, id: ObjectId, children: Vec<Object>) -> Result<Object, Refusal> {
-    let waiting = children.iter().filter(|child| !child.is_complete()).count() as u32;
-    let ids: Vec<ObjectId> = children.iter().map(|child| child.id).collect();
-    let object = Object { id, references: 0, waiting, here: false };
-    tx.insert_object(&object, &ids)?;
-    for mut child in children {
+fn too_large() -> Refusal {
+    Refusal::new(Kind::Invalid, "object tree is too deep or too large")
+}
+
+fn insert(tx: &mut dyn Tx, id: ObjectId, children: &[ObjectId]) -> Result<Object, Refusal> {
+    let mut object = Object { id, references: 0, waiting: 0, here: false, height: 1, tree_objects: 1 };
+    for child in children {
+        // Read now and not when it was announced: what stood between may have changed it.
+        let mut child = tx.object(*child)?.ok_or_else(too_large)?;
         child.references += 1;
         tx.update_object(&child)?;
+        object.waiting += u32::from(!child.is_complete());
+        object.height = object.height.max(child.height + 1);
+        object.tree_objects = object.tree_objects.saturating_add(child.tree_objects);
     }
+    if object.height > MAX_HEIGHT || object.tree_objects > MAX_TREE_OBJECTS {
+        return Err(too_large());
+    }
+    tx.insert_object(&object, children)?;
     Ok(object)
 }
 
@@ -161,25 +187,26 @@ pub fn arrive(tx: &mut dyn Tx, id: ObjectId, content: &Content, children: &[Obje
     let complete = object.apply(Event::ContentArrives);
     tx.update_object(&object)?;
     if complete {
-        climb(tx, id)?;
+        climb(tx, object)?;
     }
     Ok(Arrival::Stored)
 }
 
 /// Tells the parents of a complete object, and theirs; messages at the top become ready.
-fn climb(tx: &mut dyn Tx, id: ObjectId) -> Result<(), Refusal> {
-    let mut complete = vec![id];
-    while let Some(id) = complete.pop() {
-        let parents = tx.parents(id)?;
-        if parents.is_empty() {
-            complete_message(tx, id)?;
+fn climb(tx: &mut dyn Tx, object: Object) -> Result<(), Refusal> {
+    let mut complete = vec![object];
+    while let Some(object) = complete.pop() {
+        let parents = tx.parents(object.id)?;
+        if object.references as usize > parents.len() {
+            complete_message(tx, object.id)?;
         }
         for parent in parents {
-            let Some(mut object) = tx.object(parent)? else { continue };
-            if object.apply(Event::ChildCompletes) {
+            let Some(mut parent) = tx.object(parent)? else { continue };
+            let became_complete = parent.apply(Event::ChildCompletes);
+            tx.update_object(&parent)?;
+            if became_complete {
                 complete.push(parent);
             }
-            tx.update_object(&object)?;
         }
     }
     Ok(())
@@ -201,12 +228,11 @@ pub(crate) fn complete_message(tx: &mut dyn Tx, id: MessageId) -> Result<(), Ref
     Ok(())
 }
 
-/// The instruction has its reply: its own objects are not needed any more.
+/// The instruction has its reply. It keeps its objects: its sender may not know yet that they have arrived.
 pub(crate) fn answer(tx: &mut dyn Tx, instruction: MessageId) -> Result<(), Refusal> {
     let Some(mut instruction) = tx.instruction(instruction)? else { return Ok(()) };
     if instruction.apply(message::Event::Answer).is_ok() {
         tx.put_instruction(&instruction)?;
-        release(tx, instruction.envelope.id)?;
     }
     Ok(())
 }
@@ -237,24 +263,11 @@ pub(crate) fn release(tx: &mut dyn Tx, root: ObjectId) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The tree below `root`, as it was announced.
-pub fn tree(read: &(impl crate::port::Read + ?Sized), root: ObjectId) -> Result<Tree, Refusal> {
-    fn grow(
-        read: &(impl crate::port::Read + ?Sized),
-        id: ObjectId,
-        depth: usize,
-        left: &mut usize,
-    ) -> Result<Tree, Refusal> {
-        *left = left
-            .checked_sub(1)
-            .filter(|_| depth <= MAX_DEPTH)
-            .ok_or_else(|| Refusal::new(Kind::Invalid, "object tree is too deep or too large"))?;
-        let children = read.children(id)?;
-        let children =
-            children.into_iter().map(|child| grow(read, child, depth + 1, left)).collect::<Result<_, _>>()?;
-        Ok(Tree { id, children })
-    }
-    grow(read, root, 1, &mut { MAX_TREE_OBJECTS })
+/// The tree below `root`, as it was announced. Its size was checked then.
+pub fn tree(read: &(impl Read + ?Sized), root: ObjectId) -> Result<Tree, Refusal> {
+    let children = read.children(root)?;
+    let children = children.into_iter().map(|child| tree(read, child)).collect::<Result<_, _>>()?;
+    Ok(Tree { id: root, children })
 }
 
 #[cfg(test)]
@@ -277,7 +290,8 @@ mod tests {
             ((true, 0), ChildCompletes, (true, 0, false)),
         ];
         for ((here, waiting), event, want) in rows {
-            let mut object = Object { id: ObjectId::new([0; 32]), references: 1, waiting, here };
+            let id = ObjectId::new([0; 32]);
+            let mut object = Object { id, references: 1, waiting, here, height: 1, tree_objects: 1 };
             let became = object.apply(event);
             assert_eq!((object.here, object.waiting, became), want, "{here} {waiting} + {event:?}");
         }

@@ -34,6 +34,8 @@ pub enum OpenError {
     Database { database: PathBuf, source: rusqlite::Error },
 }
 
+const EPHEMERAL_PREFIX: &str = "trellis-superlink-";
+
 /// A state directory that this process owns until the value is dropped.
 pub struct StateDirectory {
     path: PathBuf,
@@ -64,15 +66,25 @@ impl StateDirectory {
 
     /// Makes a directory that goes away with the process, in memory where the system has a place for that.
     pub fn ephemeral() -> Result<StateDirectory, OpenError> {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
         let shared_memory = Path::new("/dev/shm");
         let parent = if shared_memory.is_dir() { shared_memory.to_owned() } else { std::env::temp_dir() };
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("trellis-superlink-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path); // Left by a process of that number that was killed.
-        let mut directory = StateDirectory::open(&path, None)?;
-        directory.ephemeral = true;
-        Ok(directory)
+        remove_abandoned(&parent);
+        loop {
+            // Another process of our number may look at the same place from another container: so the name is only ours
+            // if we made it.
+            let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("{EPHEMERAL_PREFIX}{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => {
+                    let mut directory = StateDirectory::open(&path, None)?;
+                    directory.ephemeral = true;
+                    return Ok(directory);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(OpenError::Io { path, source }),
+            }
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -92,6 +104,21 @@ impl Drop for StateDirectory {
     fn drop(&mut self) {
         if self.ephemeral {
             let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Removes ephemeral states whose owner was killed: their lock is free.
+fn remove_abandoned(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let ours = entry.file_name().to_string_lossy().starts_with(EPHEMERAL_PREFIX);
+        let lock = ours.then(|| File::open(path.join("lock")).ok()).flatten();
+        // An empty lock is one that is being taken.
+        let taken_once = |lock: &File| lock.metadata().is_ok_and(|file| file.len() > 0);
+        let is_free = |lock: &File| flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if lock.is_some_and(|lock| taken_once(&lock) && is_free(&lock)) {
+            let _ = std::fs::remove_dir_all(&path);
         }
     }
 }

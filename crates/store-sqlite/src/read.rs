@@ -177,7 +177,7 @@ impl Read for View<'_> {
     }
 
     fn object(&self, id: ObjectId) -> Result<Option<Object>, Refusal> {
-        let sql = "SELECT object_id, refs, waiting, here FROM object WHERE object_id = ?1";
+        let sql = "SELECT object_id, refs, waiting, here, height, tree_objects FROM object WHERE object_id = ?1";
         self.one(sql, [id.as_bytes()], rows::object)
     }
 

@@ -198,7 +198,14 @@ pub(crate) fn reply(row: &Row<'_>) -> rusqlite::Result<Reply> {
 }
 
 pub(crate) fn object(row: &Row<'_>) -> rusqlite::Result<Object> {
-    Ok(Object { id: object_id(row, 0)?, references: row.get(1)?, waiting: row.get(2)?, here: row.get(3)? })
+    Ok(Object {
+        id: object_id(row, 0)?,
+        references: row.get(1)?,
+        waiting: row.get(2)?,
+        here: row.get(3)?,
+        height: row.get(4)?,
+        tree_objects: unsigned(row, 5)?,
+    })
 }
 
 pub(crate) fn message_id(row: &Row<'_>) -> rusqlite::Result<MessageId> {

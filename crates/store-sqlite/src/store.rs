@@ -44,10 +44,10 @@ impl SqliteStore {
     pub fn open(directory: StateDirectory, on_commit: OnCommit) -> Result<SqliteStore, OpenError> {
         let database = directory.database().to_owned();
         let failed = |source| OpenError::Database { database: database.clone(), source };
+        make_private(&database).map_err(|source| OpenError::Io { path: database.clone(), source })?;
         let mut connection = Connection::open(&database).map_err(failed)?;
         set_up(&connection, directory.is_ephemeral()).map_err(failed)?;
         schema::migrate(&mut connection, &database, MIGRATIONS)?;
-        restrict(&database);
 
         let objects = directory.path().join("objects");
         let vault = Vault::open(&objects, !directory.is_ephemeral())
@@ -135,10 +135,12 @@ fn set_up(connection: &Connection, ephemeral: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_size_limit", JOURNAL_LIMIT_BYTES)
 }
 
-/// Runs may carry secrets in their settings: the database is its owner's alone.
-fn restrict(database: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    let _ = std::fs::set_permissions(database, std::fs::Permissions::from_mode(0o600));
+/// Runs may carry secrets in their settings: the database is its owner's alone. SQLite gives the files it makes beside
+/// it the same permissions.
+fn make_private(database: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(database)?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))
 }
 
 fn object_files(connection: &Connection) -> rusqlite::Result<HashSet<String>> {

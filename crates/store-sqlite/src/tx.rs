@@ -1,18 +1,18 @@
 //! Changes, as SQL, inside the writer's transaction.
 
 use bytes::Bytes;
-use rusqlite::{Connection, Params, params};
+use rusqlite::{CachedStatement, Connection, Params, params};
 use trellis_core::Seconds;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, Reply};
 use trellis_core::node::Node;
 use trellis_core::object::{Content, Object};
 use trellis_core::port::{Fab, LogText, Read, Topic, Traffic, Tx};
-use trellis_core::refusal::Refusal;
+use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::Run;
 use trellis_core::token::Token;
 
-use crate::error::OrTransient;
+use crate::error::{CANNOT, OrTransient};
 use crate::read::View;
 use crate::rows::{self, signed};
 
@@ -32,8 +32,17 @@ impl<'a> Change<'a> {
     }
 
     fn execute(&self, sql: &str, params: impl Params) -> Result<(), Refusal> {
-        let mut statement = self.view.0.prepare_cached(sql).or_transient()?;
+        let mut statement = self.prepare(sql)?;
         statement.execute(params).map(drop).or_transient()
+    }
+
+    /// A statement that writes. SQLite may give up a whole transaction by itself (disk full); what is written then
+    /// would be committed alone, so nothing is.
+    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>, Refusal> {
+        if self.view.0.is_autocommit() {
+            return Err(Refusal::new(Kind::Transient, CANNOT));
+        }
+        self.view.0.prepare_cached(sql).or_transient()
     }
 }
 
@@ -184,8 +193,15 @@ impl Tx for Change<'_> {
 
     fn insert_object(&mut self, object: &Object, children: &[ObjectId]) -> Result<(), Refusal> {
         self.execute(
-            "INSERT INTO object VALUES (?1, ?2, ?3, ?4)",
-            params![object.id.as_bytes(), object.references, object.waiting, object.here],
+            "INSERT INTO object VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                object.id.as_bytes(),
+                object.references,
+                object.waiting,
+                object.here,
+                object.height,
+                object.tree_objects as i64
+            ],
         )?;
         for (position, child) in children.iter().enumerate() {
             self.execute(
@@ -222,15 +238,15 @@ impl Tx for Change<'_> {
     }
 
     fn delete_object(&mut self, id: ObjectId) -> Result<(), Refusal> {
-        let mut statement = self
-            .view
-            .0
-            .prepare_cached("DELETE FROM object_content WHERE object_id = ?1 RETURNING file")
-            .or_transient()?;
-        let mut rows = statement.query([id.as_bytes()]).or_transient()?;
-        while let Some(row) = rows.next().or_transient()? {
-            self.unlink.extend(row.get::<_, Option<String>>(0).or_transient()?);
+        let mut files = Vec::new();
+        {
+            let mut statement = self.prepare("DELETE FROM object_content WHERE object_id = ?1 RETURNING file")?;
+            let mut rows = statement.query([id.as_bytes()]).or_transient()?;
+            while let Some(row) = rows.next().or_transient()? {
+                files.extend(row.get::<_, Option<String>>(0).or_transient()?);
+            }
         }
+        self.unlink.append(&mut files);
         self.execute("DELETE FROM object_child WHERE parent = ?1", [id.as_bytes()])?;
         self.execute("DELETE FROM object WHERE object_id = ?1", [id.as_bytes()])
     }

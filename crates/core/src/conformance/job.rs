@@ -62,7 +62,8 @@ fn touch_everything(tx: &mut dyn Tx, round: u32) -> Result<(), Refusal> {
     tx.put_reply(&reply("reply", "instruction", round > 1))?;
     tx.put_reply(&reply(&format!("reply {round}"), &format!("instruction {round}"), false))?;
     tx.delete_reply(id(&format!("reply {}", round - 1)))?;
-    let object = |label: &str| Object { id: id(label), references: round, waiting: 0, here: true };
+    let object =
+        |label: &str| Object { id: id(label), references: round, waiting: 0, here: true, height: 1, tree_objects: 1 };
     match tx.object(id("object"))? {
         Some(_) => tx.update_object(&object("object"))?,
         None => tx.insert_object(&object("object"), &[])?,

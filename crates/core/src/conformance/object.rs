@@ -15,7 +15,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 fn object(label: &str) -> Object {
-    Object { id: id(label), references: 0, waiting: 0, here: false }
+    Object { id: id(label), references: 0, waiting: 0, here: false, height: 1, tree_objects: 1 }
 }
 
 fn insert(subject: &Subject<'_>, object: Object, children: &[&str]) {
@@ -33,7 +33,8 @@ fn labels(ids: &[&str]) -> Vec<ObjectId> {
 
 fn objects_round_trip(subject: &Subject<'_>) {
     let leaf = Object { references: u32::MAX, waiting: 0, here: true, ..object("leaf") };
-    let root = Object { references: 1, waiting: u32::MAX, here: false, ..object("root") };
+    let root =
+        Object { references: 1, waiting: u32::MAX, here: false, height: 8, tree_objects: 1 << 40, ..object("root") };
     insert(subject, leaf, &[]);
     insert(subject, root, &["z", "leaf", "a", "m"]);
     insert(subject, object("other root"), &["leaf"]);

@@ -99,7 +99,9 @@ CREATE TABLE object (
     object_id BLOB PRIMARY KEY,
     refs INTEGER NOT NULL,
     waiting INTEGER NOT NULL,
-    here INTEGER NOT NULL
+    here INTEGER NOT NULL,
+    height INTEGER NOT NULL,
+    tree_objects INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 CREATE TABLE object_child (

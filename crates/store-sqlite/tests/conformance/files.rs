@@ -1,0 +1,133 @@
+//! Object files: gone with their objects, never before, and swept when a crash left them.
+
+use std::sync::mpsc::channel;
+
+use trellis_core::conformance::{await_one, change, id, submit};
+use trellis_core::object::{Content, Object};
+use trellis_core::refusal::{Kind, Refusal};
+
+use super::{count_files, file, keep, open, place, place_file, see, settle};
+
+#[test]
+fn the_file_of_a_deleted_object_goes_after_the_commit() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(directory.path());
+    let (gone, kept) = (place(&store, "gone", b"large"), place(&store, "kept", b"also large"));
+    let (here, deleted) = channel();
+    let (go, wait) = channel::<()>();
+    let job = submit(&store, move |tx| {
+        tx.delete_object(id("gone"))?;
+        let _ = here.send(());
+        let _ = wait.recv();
+        Ok(())
+    });
+    await_one(&deleted);
+    assert_eq!(file(&store, &gone).as_deref(), Some(&b"large"[..]), "not committed: a crash now must find it");
+    drop(go);
+    await_one(&job).unwrap();
+    settle(&store);
+    assert_eq!(file(&store, &gone), None);
+    assert_eq!(file(&store, &kept).as_deref(), Some(&b"also large"[..]));
+    assert_eq!(count_files(directory.path()), 1);
+}
+
+#[test]
+fn a_refused_deletion_leaves_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(directory.path());
+    let name = place(&store, "one", b"large");
+    let refused = change(&store, |tx| {
+        tx.delete_object(id("one"))?;
+        Err::<(), _>(Refusal::new(Kind::Denied, "no"))
+    });
+    assert_eq!(refused.unwrap_err().kind, Kind::Denied);
+    settle(&store);
+    assert_eq!(file(&store, &name).as_deref(), Some(&b"large"[..]));
+    assert!(see(&store, |read| read.content(id("one"))).is_some());
+}
+
+#[test]
+fn a_file_that_is_not_needed_goes_with_the_commit_that_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(directory.path());
+    let name = place_file(&store, "spare", b"a second copy");
+    let spare = Content::File { name: name.clone(), bytes: 13 };
+    let refused = {
+        let spare = spare.clone();
+        change(&store, move |tx| {
+            tx.discard(&spare);
+            Err::<(), _>(Refusal::new(Kind::Denied, "no"))
+        })
+    };
+    assert_eq!(refused.unwrap_err().kind, Kind::Denied);
+    settle(&store);
+    assert!(file(&store, &name).is_some(), "the job that said so was refused");
+    for _ in 0..2 {
+        let spare = spare.clone();
+        keep(&store, move |tx| {
+            tx.discard(&spare);
+            tx.discard(&Content::Inline(b"nothing to remove"[..].into()));
+            Ok(())
+        });
+        settle(&store);
+        assert_eq!(count_files(directory.path()), 0);
+    }
+}
+
+#[test]
+fn an_object_that_goes_and_comes_again_keeps_its_new_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(directory.path());
+    let old = place(&store, "phoenix", b"bytes");
+    let new = place_file(&store, "phoenix", b"bytes");
+    assert_ne!(old, new);
+    let content = Content::File { name: new.clone(), bytes: 5 };
+    keep(&store, move |tx| {
+        tx.delete_object(id("phoenix"))?;
+        tx.insert_object(
+            &Object { id: id("phoenix"), references: 1, waiting: 0, here: true, height: 1, tree_objects: 1 },
+            &[],
+        )?;
+        tx.put_content(id("phoenix"), &content)
+    });
+    settle(&store);
+    assert_eq!((file(&store, &old), file(&store, &new)), (None, Some(b"bytes".to_vec())));
+}
+
+#[test]
+fn what_a_crash_left_is_swept_at_the_next_start_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(directory.path());
+    let kept = place(&store, "kept", b"kept");
+    place_file(&store, "placed and never committed", b"orphan");
+    let mut spool = store.vault().spool().unwrap();
+    spool.write(b"half of it").unwrap();
+    std::mem::forget(spool); // As a crash leaves it.
+    assert_eq!(count_files(directory.path()), 3);
+    drop(store);
+
+    let (store, _announced) = open(directory.path());
+    assert_eq!(count_files(directory.path()), 1);
+    assert_eq!(file(&store, &kept).as_deref(), Some(&b"kept"[..]));
+}
+
+#[test]
+fn the_state_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(&directory.path().join("state"));
+    place(&store, "one", b"large");
+    let mut seen = 0;
+    let mut look = vec![directory.path().join("state")];
+    while let Some(path) = look.pop() {
+        let metadata = path.metadata().unwrap();
+        let others = metadata.permissions().mode() & 0o077;
+        let is_log = path.extension().is_some_and(|extension| extension == "db-wal" || extension == "db-shm");
+        assert!(others == 0 || is_log, "{} is open to others: {others:o}", path.display());
+        seen += 1;
+        if metadata.is_dir() {
+            look.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    assert!(seen > 6, "database, log, lock, directories and a file were looked at");
+}

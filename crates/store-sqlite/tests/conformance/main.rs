@@ -1,0 +1,138 @@
+//! The store on SQLite keeps the port's word, and what only a store on a disk can break: restarts, crashes, files, a
+//! disk that is full.
+
+mod announcing;
+mod crash;
+mod files;
+mod full_disk;
+mod regressions;
+mod reopening;
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+
+use trellis_core::conformance::{Case, Subject, ask, change, id, suite};
+use trellis_core::id::RunId;
+use trellis_core::object::{Content, Object};
+use trellis_core::port::{Read, Topic, Tx};
+use trellis_core::refusal::Refusal;
+use trellis_store_sqlite::{SqliteStore, StateDirectory};
+
+/// Opens the state in `path`; the receiver hears what it announces.
+fn open(path: &Path) -> (SqliteStore, Receiver<Vec<Topic>>) {
+    listen(StateDirectory::open(path, None).expect("the directory is free"))
+}
+
+fn listen(directory: StateDirectory) -> (SqliteStore, Receiver<Vec<Topic>>) {
+    let (announce, announced) = channel();
+    let on_commit = Box::new(move |topics: &[Topic]| {
+        let _ = announce.send(topics.to_vec());
+    });
+    (SqliteStore::open(directory, on_commit).expect("the state opens"), announced)
+}
+
+fn pass((name, case): Case, (store, announced): (SqliteStore, Receiver<Vec<Topic>>)) {
+    println!("case: {name}"); // Shown when the case panics.
+    case(&Subject { store: &store, announced: &announced });
+}
+
+#[test]
+fn a_store_in_a_directory_keeps_the_ports_word() {
+    for case in suite() {
+        let directory = tempfile::tempdir().unwrap();
+        pass(case, open(directory.path()));
+    }
+}
+
+#[test]
+fn an_ephemeral_store_keeps_the_ports_word() {
+    for case in suite() {
+        pass(case, listen(StateDirectory::ephemeral().unwrap()));
+    }
+}
+
+#[test]
+fn two_ephemeral_stores_do_not_touch_each_other() {
+    let (first, _announced) = listen(StateDirectory::ephemeral().unwrap());
+    keep(&first, |tx| tx.put_context(RunId(1), b"first"));
+    let (second, _announced) = listen(StateDirectory::ephemeral().unwrap());
+    assert_eq!(context(&second, 1), None);
+    let path = second.directory().path().to_owned();
+    drop(second);
+    assert!(!path.exists(), "it goes with the store");
+    assert_eq!(context(&first, 1).as_deref(), Some(&b"first"[..]));
+    assert!(first.directory().database().exists());
+}
+
+/// Does `work` and expects it to be kept.
+fn keep(store: &SqliteStore, work: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static) {
+    change(store, work).expect("a sound change is kept");
+}
+
+/// Asks and expects an answer.
+fn see<T>(store: &SqliteStore, question: impl Fn(&dyn Read) -> Result<T, Refusal>) -> T {
+    ask(store, question).expect("a sound question is answered")
+}
+
+fn context(store: &SqliteStore, run: u64) -> Option<Vec<u8>> {
+    see(store, |read| read.context(RunId(run))).map(Vec::from)
+}
+
+/// Keeps an object whose content is a file, as a front end does: the file first, then the row.
+fn place(store: &SqliteStore, label: &'static str, content: &[u8]) -> String {
+    let name = place_file(store, label, content);
+    let kept = Content::File { name: name.clone(), bytes: content.len() as u64 };
+    keep(store, move |tx| {
+        tx.insert_object(
+            &Object { id: id(label), references: 1, waiting: 0, here: true, height: 1, tree_objects: 1 },
+            &[],
+        )?;
+        tx.put_content(id(label), &kept)
+    });
+    name
+}
+
+fn place_file(store: &SqliteStore, label: &str, content: &[u8]) -> String {
+    let mut spool = store.vault().spool().unwrap();
+    spool.write(content).unwrap();
+    store.vault().place(spool, id(label)).unwrap()
+}
+
+fn file(store: &SqliteStore, name: &str) -> Option<Vec<u8>> {
+    use std::io::Read;
+    let mut content = Vec::new();
+    store.vault().open_file(name).ok()?.read_to_end(&mut content).unwrap();
+    Some(content)
+}
+
+/// Waits until the writer has done everything that was asked of it, also what it does after `done`.
+fn settle(store: &SqliteStore) {
+    keep(store, |_| Ok(()));
+}
+
+/// How many files there are below `objects/`, wherever.
+fn count_files(state: &Path) -> usize {
+    let mut files = 0;
+    let mut directories = vec![state.join("objects")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { directories.push(path) } else { files += 1 }
+        }
+    }
+    files
+}
+
+/// Copies a state as it is at this moment, as a loss of power would leave it.
+fn copy_state(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, to) = (entry.unwrap().path(), to);
+        let to = to.join(entry.file_name().unwrap());
+        if entry.is_dir() {
+            copy_state(&entry, &to);
+        } else {
+            std::fs::copy(&entry, &to).unwrap();
+        }
+    }
+}

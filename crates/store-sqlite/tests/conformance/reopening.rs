@@ -1,0 +1,144 @@
+//! A store that is closed and opened again, or copied at a bad moment, has everything that was acknowledged.
+
+use std::sync::mpsc::channel;
+
+use trellis_core::conformance::{await_one, id, submit};
+use trellis_core::id::{NodeId, RunId};
+use trellis_core::message::{Envelope, Instruction, Reply, State};
+use trellis_core::node::{Event, Node};
+use trellis_core::port::{Fab, Read, Traffic, Tx};
+use trellis_core::refusal::Refusal;
+use trellis_core::run::{self, NewRun, Outcome, Run};
+use trellis_core::token::{self, Token};
+
+use super::{context, copy_state, file, keep, open, place, see};
+
+const NOW: f64 = 1_800_000_000.5;
+const RUN: RunId = RunId(u64::MAX);
+const NODE: NodeId = NodeId(1 << 63);
+
+/// Something in every table.
+fn fill(tx: &mut dyn Tx) -> Result<(), Refusal> {
+    let mut node = Node::register(NODE, ("aid", "name"), b"key", 30.0, NOW);
+    node.apply(Event::Activate { interval_s: 30.0 }, NOW).unwrap();
+    tx.put_node(&node)?;
+    let mut run = Run::new(RUN, NewRun::default(), NOW);
+    run.apply(run::Event::Finish { outcome: Outcome::Failed, details: "why".into() }, NOW).unwrap();
+    tx.put_run(&run)?;
+    tx.add_traffic(RUN, Traffic { bytes_sent: 3, bytes_received: 4 })?;
+    tx.put_fab(&Fab { hash: "f".into(), content: vec![1; 1 << 20].into(), verifications: vec![2] })?;
+    tx.put_context(RUN, b"context")?;
+    tx.append_log(RUN, NOW, "a line\n")?;
+    tx.put_token(&Token { run: RUN, hash: [7; 32], state: token::State::issue(NOW) })?;
+    let envelope = Envelope {
+        id: id("instruction"),
+        run: RUN,
+        src: NodeId::SUPERLINK,
+        dst: NODE,
+        group_id: "1".into(),
+        ttl_s: 60.0,
+        message_type: "train".into(),
+        created_at: NOW,
+        error: None,
+    };
+    tx.put_instruction(&Instruction::restore(envelope.clone(), 3, State::Delivered))?;
+    let reply = Envelope { id: id("reply"), ..envelope };
+    tx.put_reply(&Reply { envelope: reply, reply_to: id("instruction"), ready: true })?;
+    tx.set_alive_at(NOW)
+}
+
+/// All that [`fill`] wrote, and the object that [`place`] did.
+fn picture(read: &dyn Read) -> Result<String, Refusal> {
+    Ok(format!(
+        "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+        read.nodes()?,
+        read.runs()?,
+        read.traffic(RUN)?,
+        read.fab("f")?,
+        read.context(RUN)?,
+        read.log_after(RUN, 0.0, 1000)?,
+        read.token(RUN)?,
+        read.deliverable(NODE)?,
+        read.reply_to(id("instruction"))?,
+        read.object(id("object"))?,
+        read.content(id("object"))?,
+        read.object_count()?,
+        read.alive_at()?,
+    ))
+}
+
+#[test]
+fn everything_is_there_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(directory.path());
+    keep(&store, fill);
+    let name = place(&store, "object", b"large");
+    let before = see(&store, picture);
+    assert!(!before.contains("None\n"), "something of everything: {before}");
+    for _ in 0..2 {
+        drop(open_after_drop(directory.path(), &before, &name));
+    }
+    drop(store);
+    let (store, _announced) = open(directory.path());
+    assert_eq!(see(&store, picture), before);
+    assert_eq!(file(&store, &name).as_deref(), Some(&b"large"[..]));
+}
+
+/// Opens a copy made while the store was open, and looks.
+fn open_after_drop(state: &std::path::Path, before: &str, name: &str) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    copy_state(state, copy.path());
+    assert!(copy.path().join("state.db-wal").metadata().unwrap().len() > 0, "the log is part of the state");
+    let (store, _announced) = open(copy.path());
+    assert_eq!(see(&store, picture), before);
+    assert_eq!(file(&store, name).as_deref(), Some(&b"large"[..]));
+    copy
+}
+
+#[test]
+fn dropping_the_store_waits_for_what_was_submitted() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(directory.path());
+    let results: Vec<_> =
+        (0..1000).map(|n| submit(&store, move |tx| tx.put_context(RunId(n), &n.to_be_bytes()))).collect();
+    drop(store);
+    assert!(results.iter().all(|result| result.try_recv().is_ok_and(|result| result.is_ok())), "done before the end");
+    let (store, _announced) = open(directory.path());
+    assert!((0..1000).all(|n| context(&store, n) == Some(n.to_be_bytes().to_vec())));
+}
+
+#[test]
+fn a_copy_made_in_the_middle_of_a_job_has_all_before_it_and_nothing_of_it() {
+    // More than the writer keeps in memory: so uncommitted pages are in the log when it is copied. And more than the
+    // log holds before it is folded into the database: so both files matter.
+    const LARGE_BYTES: usize = 1 << 20;
+    const CONTEXTS: u64 = 24;
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _announced) = open(directory.path());
+    for n in 0..CONTEXTS {
+        keep(&store, move |tx| tx.put_context(RunId(n), &vec![1; LARGE_BYTES]));
+    }
+    let (here, written) = channel();
+    let (go, wait) = channel::<()>();
+    let job = submit(&store, move |tx| {
+        (0..2 * CONTEXTS).try_for_each(|n| tx.put_context(RunId(n), &vec![2; LARGE_BYTES]))?;
+        let _ = here.send(());
+        let _ = wait.recv();
+        Ok(())
+    });
+    await_one(&written);
+    let log_bytes = directory.path().join("state.db-wal").metadata().unwrap().len();
+    assert!(log_bytes > (CONTEXTS / 2) * LARGE_BYTES as u64, "uncommitted pages are in the log: {log_bytes} bytes");
+    let copy = tempfile::tempdir().unwrap();
+    copy_state(directory.path(), copy.path());
+    drop(go);
+    await_one(&job).unwrap();
+
+    let (crashed, _announced) = open(copy.path());
+    for n in 0..2 * CONTEXTS {
+        let want = (n < CONTEXTS).then(|| vec![1; LARGE_BYTES]);
+        assert!(context(&crashed, n) == want, "context {n} of the copy");
+        assert!(context(&store, n) == Some(vec![2; LARGE_BYTES]), "context {n} of the store that went on");
+    }
+    keep(&crashed, |tx| tx.put_context(RUN, b"and it goes on"));
+}

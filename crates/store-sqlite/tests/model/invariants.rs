@@ -1,0 +1,148 @@
+//! What is always true of the tables, whatever happened.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use trellis_core::id::{MessageId, ObjectId};
+use trellis_core::message::{Instruction, Reply, State};
+use trellis_core::object::Object;
+use trellis_core::port::Read;
+use trellis_core::refusal::Refusal;
+
+use crate::world::{NODE_IDS, RUN_IDS, Sent, World};
+
+type Checked = Result<(), TestCaseError>;
+
+/// All tables at one moment.
+struct Tables {
+    objects: BTreeMap<ObjectId, Row>,
+    count: u64,
+    instructions: Vec<Instruction>,
+    replies: Vec<Reply>,
+}
+
+struct Row {
+    object: Object,
+    children: Vec<ObjectId>,
+    parents: Vec<ObjectId>,
+    has_content: bool,
+}
+
+fn tables(world: &World, read: &dyn Read) -> Result<Tables, Refusal> {
+    let mut objects = BTreeMap::new();
+    for id in world.universe.keys() {
+        let Some(object) = read.object(*id)? else { continue };
+        let (children, parents, has_content) = (read.children(*id)?, read.parents(*id)?, read.content(*id)?.is_some());
+        objects.insert(*id, Row { object, children, parents, has_content });
+    }
+    let find = |sent: &Sent| read.instruction(sent.envelope.id).transpose();
+    let instructions = world.sent.iter().filter_map(find).collect::<Result<_, _>>()?;
+    let replies = world.replies().filter_map(|id| read.reply(*id).transpose()).collect::<Result<_, _>>()?;
+    Ok(Tables { objects, count: read.object_count()?, instructions, replies })
+}
+
+pub(crate) fn check(world: &World) -> Checked {
+    let tables = world.ask(|read| tables(world, read));
+    prop_assert_eq!(tables.count, tables.objects.len() as u64, "an object that nobody announced");
+    for (id, row) in &tables.objects {
+        check_object(world, &tables, *id, row)?;
+    }
+    for instruction in &tables.instructions {
+        check_instruction(&tables, instruction)?;
+    }
+    for reply in &tables.replies {
+        check_reply(&tables, reply)?;
+    }
+    check_lists(world, &tables)
+}
+
+impl Tables {
+    /// Content and everything below it is here, by looking and not by counting.
+    fn is_whole(&self, id: ObjectId) -> bool {
+        let Some(row) = self.objects.get(&id) else { return false };
+        row.has_content && row.children.iter().all(|child| self.is_whole(*child))
+    }
+
+    /// How many messages refer to the object.
+    fn holders(&self, id: ObjectId) -> usize {
+        let instructions = self.instructions.iter().filter(|instruction| instruction.envelope.id == id).count();
+        instructions + self.replies.iter().filter(|reply| reply.envelope.id == id).count()
+    }
+
+    fn reply_to(&self, instruction: MessageId) -> Option<&Reply> {
+        self.replies.iter().find(|reply| reply.reply_to == instruction)
+    }
+}
+
+fn check_object(world: &World, tables: &Tables, id: ObjectId, row: &Row) -> Checked {
+    let Row { object, children, parents, has_content } = row;
+    prop_assert_eq!(children, &world.universe[&id], "children of {}", id);
+    for child in children {
+        prop_assert!(tables.objects.contains_key(child), "{} lost its child {}", id, child);
+    }
+    let mut listed = parents.clone();
+    listed.sort_unstable();
+    let found: Vec<ObjectId> =
+        tables.objects.iter().filter(|(_, row)| row.children.contains(&id)).map(|(parent, _)| *parent).collect();
+    prop_assert_eq!(&listed, &found, "parents of {}", id);
+
+    let holders = tables.holders(id);
+    prop_assert_eq!(object.references as usize, found.len() + holders, "references of {}", id);
+    prop_assert!(object.references > 0, "nothing holds {}", id);
+    let waiting = children.iter().filter(|child| !tables.is_whole(**child)).count();
+    prop_assert_eq!(object.waiting as usize, waiting, "what {} waits for", id);
+    prop_assert_eq!(object.here, *has_content, "content of {}", id);
+    prop_assert_eq!(object.is_complete(), tables.is_whole(id), "completeness of {}", id);
+    Ok(())
+}
+
+fn check_instruction(tables: &Tables, instruction: &Instruction) -> Checked {
+    let id = instruction.envelope.id;
+    let whole = tables.is_whole(id);
+    let reply = tables.reply_to(id).map(|reply| reply.ready);
+    let (want_whole, want_reply) = match instruction.state() {
+        State::Incomplete => (Some(false), None),
+        State::Ready | State::Delivered | State::Confirmed => (Some(true), None),
+        State::Answering => (Some(true), Some(false)),
+        State::Answered => (None, Some(true)),
+    };
+    prop_assert!(want_whole.is_none_or(|want| whole == want), "{} is {:?}, whole: {}", id, instruction.state(), whole);
+    prop_assert_eq!(reply, want_reply, "{} is {:?}: whether its reply is ready", id, instruction.state());
+    Ok(())
+}
+
+fn check_reply(tables: &Tables, reply: &Reply) -> Checked {
+    let id = reply.envelope.id;
+    prop_assert_eq!(reply.ready, tables.is_whole(id), "reply {} is ready only if it is whole", id);
+    let same = tables.replies.iter().filter(|other| other.reply_to == reply.reply_to).count();
+    prop_assert_eq!(same, 1, "one reply for {}", reply.reply_to);
+    Ok(())
+}
+
+fn check_lists(world: &World, tables: &Tables) -> Checked {
+    for run in RUN_IDS {
+        let mut instructions = world.ask(|read| read.instructions_of_run(run));
+        let mut replies = world.ask(|read| read.replies_of_run(run));
+        let mut want_instructions: Vec<MessageId> =
+            tables.instructions.iter().map(|i| &i.envelope).filter(|e| e.run == run).map(|e| e.id).collect();
+        let mut want_replies: Vec<MessageId> =
+            tables.replies.iter().map(|r| &r.envelope).filter(|e| e.run == run).map(|e| e.id).collect();
+        for list in [&mut instructions, &mut replies, &mut want_instructions, &mut want_replies] {
+            list.sort_unstable();
+        }
+        prop_assert_eq!(&instructions, &want_instructions, "instructions of run {}", run);
+        prop_assert_eq!(&replies, &want_replies, "replies of run {}", run);
+        if world.is_finished(run) {
+            prop_assert!(instructions.is_empty() && replies.is_empty(), "messages outlive run {}", run);
+            prop_assert_eq!(world.ask(|read| read.token(run)), None, "a token outlives run {}", run);
+        }
+    }
+    for node in NODE_IDS {
+        if let Some(next) = world.ask(|read| read.deliverable(node)) {
+            prop_assert!(matches!(next.state(), State::Ready | State::Delivered), "{:?} is next", next.state());
+            prop_assert!(tables.is_whole(next.envelope.id), "{} is handed out in parts", next.envelope.id);
+            prop_assert!(!next.is_hopeless() && next.envelope.dst == node);
+        }
+    }
+    Ok(())
+}

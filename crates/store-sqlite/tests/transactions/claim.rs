@@ -1,0 +1,208 @@
+//! A run's ServerApp and its token: claimed once, started again when it never shows up, declared dead when it falls
+//! silent.
+
+use trellis_core::refusal::Kind;
+use trellis_core::run::{MAX_LAUNCHES, Outcome, Run, State};
+use trellis_core::upkeep::{NO_HEARTBEAT, is_due, tick};
+use trellis_core::{app, control};
+
+use super::scene::{HASH, RUN, Scene, T0};
+
+fn pending() -> Scene {
+    let scene = Scene::new();
+    scene.start(RUN, T0);
+    scene
+}
+
+fn run(scene: &Scene) -> Run {
+    scene.see(|read| read.run(RUN)).unwrap()
+}
+
+/// The moment at which the run's token is out of patience.
+fn until(scene: &Scene) -> f64 {
+    scene.see(|read| read.token(RUN)).unwrap().state.until()
+}
+
+fn finished(outcome: Outcome, details: &str) -> State {
+    State::Finished { outcome, details: details.into() }
+}
+
+#[test]
+fn a_run_is_claimed_once() {
+    let scene = pending();
+    assert!(scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
+    let before = scene.dump();
+    for hash in [HASH, [9; 32]] {
+        assert!(!scene.ok(move |tx| app::claim(tx, RUN, hash, T0)));
+        assert_eq!(scene.dump(), before, "who came second changed something");
+    }
+    assert_eq!(scene.see(|read| read.pending_runs()), []);
+    scene.ok(|tx| app::pull_inputs(tx, &HASH, T0 + 1.0));
+    assert!(!scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1.0)));
+}
+
+#[test]
+fn a_secret_that_nobody_issued_opens_nothing() {
+    let scene = Scene::running(&[]);
+    let other = [9; 32];
+    assert_eq!(scene.refused(move |tx| app::pull_inputs(tx, &other, T0)).0, Kind::Denied);
+    assert_eq!(scene.refused(move |tx| app::push_outputs(tx, &other, RUN, b"", T0)).0, Kind::Denied);
+    let foreign = trellis_core::id::RunId(5);
+    scene.start(foreign, T0);
+    let (kind, text) = scene.refused(move |tx| app::push_outputs(tx, &HASH, foreign, b"", T0));
+    assert_eq!((kind, &text[..]), (Kind::Denied, "Invalid token."), "nor does another run's");
+    assert!(!scene.ok(move |tx| app::heartbeat(tx, &other, T0)));
+}
+
+#[test]
+fn an_app_that_never_shows_up_is_started_again_and_in_the_end_given_up() {
+    let scene = pending();
+    let mut now = T0;
+    for launch in 1..=MAX_LAUNCHES {
+        assert!(scene.ok(move |tx| app::claim(tx, RUN, [launch as u8; 32], now)));
+        let end = until(&scene);
+        scene.ok(move |tx| tick(tx, end.next_down()));
+        assert_eq!((run(&scene).state(), run(&scene).launches), (&State::Starting, launch), "still in time");
+        assert!(scene.see(|read| is_due(read, end)));
+        scene.twice(move |tx| tick(tx, end));
+        assert!(!scene.see(|read| is_due(read, end)), "nothing more to do");
+        now = end;
+        if launch < MAX_LAUNCHES {
+            assert_eq!((run(&scene).state(), run(&scene).starting_at), (&State::Pending, None));
+            assert_eq!(scene.see(|read| read.pending_runs()), [RUN]);
+        }
+    }
+    let end = run(&scene);
+    let State::Finished { outcome: Outcome::Failed, details } = end.state() else { panic!("{end:?}") };
+    assert!(details.contains("never asked for its inputs"), "{details}");
+    assert_eq!(end.finished_at, Some(now));
+    scene.nothing_left(RUN);
+}
+
+#[test]
+fn an_app_that_shows_up_late_is_welcome_while_nobody_else_has_the_run() {
+    let scene = pending();
+    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    scene.ok(|tx| tick(tx, T0 + 1000.0));
+    assert_eq!(run(&scene).state(), &State::Pending);
+    scene.ok(|tx| app::pull_inputs(tx, &HASH, T0 + 1001.0));
+    assert_eq!(run(&scene).state(), &State::Running);
+    assert!(!scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1002.0)));
+}
+
+#[test]
+fn an_app_that_shows_up_after_its_successor_is_refused() {
+    let scene = pending();
+    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    scene.ok(|tx| tick(tx, T0 + 1000.0));
+    assert!(scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1000.0)));
+    assert_eq!(scene.refused(|tx| app::pull_inputs(tx, &HASH, T0 + 1001.0)).0, Kind::Denied);
+    scene.ok(|tx| app::pull_inputs(tx, &[9; 32], T0 + 1001.0));
+}
+
+#[test]
+fn an_app_that_falls_silent_has_failed() {
+    let scene = Scene::running(&[11]);
+    scene.send("i(model)", 11, T0);
+    scene.ok(|tx| app::heartbeat(tx, &HASH, T0 + 10.0));
+    let end = until(&scene);
+    assert!(end > T0 + 60.0, "a minute and no less after the last sign");
+    scene.ok(move |tx| tick(tx, end.next_down()));
+    assert_eq!(run(&scene).state(), &State::Running);
+    scene.twice(move |tx| tick(tx, end));
+    assert_eq!(run(&scene).state(), &finished(Outcome::Failed, NO_HEARTBEAT));
+    scene.nothing_left(RUN);
+}
+
+#[test]
+fn an_app_may_be_silent_for_longer_while_it_installs_itself() {
+    let scene = Scene::running(&[]);
+    assert!(until(&scene) >= T0 + 120.0);
+    scene.ok(|tx| tick(tx, T0 + 120.0));
+    assert_eq!(run(&scene).state(), &State::Running);
+}
+
+#[test]
+fn a_heartbeat_just_before_the_end_saves_the_run() {
+    let scene = Scene::running(&[]);
+    let end = until(&scene);
+    assert!(scene.ok(move |tx| app::heartbeat(tx, &HASH, end)));
+    scene.ok(move |tx| tick(tx, end));
+    assert_eq!(run(&scene).state(), &State::Running);
+}
+
+#[test]
+fn an_app_whose_connection_was_closed_has_less_time_to_be_heard() {
+    let scene = Scene::running(&[]);
+    let patience = until(&scene);
+    scene.twice(|tx| app::hangup(tx, RUN, T0 + 1.0));
+    let end = until(&scene);
+    assert!(end < patience && end > T0 + 1.0 + 22.5, "longer than the app's own heartbeats are apart");
+    assert!(scene.ok(move |tx| app::heartbeat(tx, &HASH, end - 1.0)), "it was only the connection");
+    assert!(until(&scene) > end);
+    scene.ok(move |tx| app::hangup(tx, RUN, end));
+    let end = until(&scene);
+    scene.ok(move |tx| tick(tx, end));
+    assert_eq!(run(&scene).state(), &finished(Outcome::Failed, NO_HEARTBEAT));
+    scene.twice(move |tx| app::hangup(tx, RUN, end));
+
+    let scene = pending();
+    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    let before = scene.dump();
+    scene.twice(|tx| app::hangup(tx, RUN, T0 + 1.0));
+    assert_eq!(scene.dump(), before, "an app that has not begun has no connection to lose");
+}
+
+#[test]
+fn an_app_that_gave_its_outputs_and_fell_silent_has_completed() {
+    let scene = Scene::running(&[]);
+    scene.ok(|tx| app::push_outputs(tx, &HASH, RUN, b"the end", T0 + 1.0));
+    let end = until(&scene);
+    scene.ok(move |tx| tick(tx, end.next_down()));
+    assert_eq!(run(&scene).state(), &State::Running);
+    scene.twice(move |tx| tick(tx, end));
+    assert_eq!(run(&scene).state(), &finished(Outcome::Completed, ""));
+    scene.nothing_left(RUN);
+}
+
+#[test]
+fn a_process_that_is_gone_fails_its_run_unless_it_was_through() {
+    let scene = pending();
+    scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
+    assert_eq!(run(&scene).state(), &State::Pending, "nobody has started it");
+    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
+    assert_eq!(run(&scene).state(), &State::Pending, "it may be tried again");
+    scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0));
+    scene.ok(|tx| app::pull_inputs(tx, &[9; 32], T0));
+    scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0 + 1.0));
+    assert_eq!(run(&scene).state(), &finished(Outcome::Failed, "exit code 1"));
+
+    let scene = Scene::running(&[]);
+    scene.ok(|tx| app::push_outputs(tx, &HASH, RUN, b"the end", T0));
+    scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0 + 1.0));
+    assert_eq!(run(&scene).state(), &finished(Outcome::Completed, ""));
+
+    let scene = Scene::running(&[]);
+    scene.ok(|tx| control::stop_run(tx, RUN, T0));
+    scene.twice(|tx| app::process_gone(tx, RUN, "killed", T0 + 1.0));
+    assert_eq!(run(&scene).state(), &finished(Outcome::Stopped, ""), "stopped is not failed");
+}
+
+#[test]
+fn a_process_that_is_gone_too_often_before_it_began_fails_its_run() {
+    let scene = pending();
+    for launch in 1..=MAX_LAUNCHES {
+        assert!(scene.ok(move |tx| app::claim(tx, RUN, [launch as u8; 32], T0)));
+        scene.ok(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
+    }
+    assert_eq!(run(&scene).state(), &finished(Outcome::Failed, "exit code 1"));
+}
+
+#[test]
+fn a_run_id_is_not_given_twice() {
+    let scene = pending();
+    let fab = trellis_core::port::Fab { hash: "other".into(), content: "x".into(), verifications: vec![] };
+    let (kind, _) = scene.refused(move |tx| control::start_run(tx, RUN, Default::default(), &fab, b"other", T0 + 1.0));
+    assert_eq!(kind, Kind::Transient, "another id will do");
+}

@@ -1,0 +1,314 @@
+//! The stage: a store, nodes, a run, trees written as text, and the two questions asked after every scene: is the state
+//! the same, and is anything left behind.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use bytes::Bytes;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags};
+use trellis_core::conformance::{ask, change, id};
+use trellis_core::fleet::NewReply;
+use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
+use trellis_core::message::{Envelope, Reply, State};
+use trellis_core::object::{Arrival, Content, Tree, arrive};
+use trellis_core::port::{Fab, Read, Tx};
+use trellis_core::refusal::{Kind, Refusal};
+use trellis_core::run::NewRun;
+use trellis_core::{app, control, fleet};
+use trellis_store_sqlite::{SqliteStore, StateDirectory};
+
+/// When scenes begin.
+pub(crate) const T0: f64 = 1_800_000_000.0;
+/// Heartbeat interval of the nodes: online for twice as long.
+pub(crate) const INTERVAL_S: f64 = 30.0;
+/// How long instructions live, unless a scene says otherwise.
+pub(crate) const TTL_S: f64 = 1000.0;
+pub(crate) const RUN: RunId = RunId(u64::MAX - 7);
+/// The secret's hash of the token that [`Scene::running`] uses.
+pub(crate) const HASH: [u8; 32] = [7; 32];
+
+/// A change that needs nothing from outside.
+pub(crate) type Step = fn(&mut dyn Tx) -> Result<(), Refusal>;
+
+pub(crate) struct Scene {
+    pub(crate) store: SqliteStore,
+    directory: tempfile::TempDir,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Scene {
+        // In memory where that is possible: what is tested here is not the disk.
+        let memory = Path::new("/dev/shm");
+        let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let state = StateDirectory::open(directory.path(), None).unwrap();
+        Scene { store: SqliteStore::open(state, Box::new(|_| ())).unwrap(), directory }
+    }
+
+    /// A store with one running run and these nodes online.
+    pub(crate) fn running(nodes: &[u64]) -> Scene {
+        let scene = Scene::new();
+        for n in nodes {
+            scene.online(*n, T0);
+        }
+        scene.start(RUN, T0);
+        assert!(scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
+        scene.ok(|tx| app::pull_inputs(tx, &HASH, T0));
+        scene
+    }
+
+    /// Registers a node with a key of its own and activates it.
+    pub(crate) fn online(&self, n: u64, now: f64) -> NodeId {
+        let node = self.ok(move |tx| fleet::register(tx, NodeId(n), ("aid", "name"), &key(n), now));
+        assert_eq!(self.ok(move |tx| fleet::activate(tx, &key(n), INTERVAL_S, now)), node);
+        node
+    }
+
+    pub(crate) fn start(&self, run: RunId, now: f64) {
+        let fab = Fab { hash: "hash".into(), content: Bytes::from_static(b"fab"), verifications: vec![] };
+        let new = NewRun { fab_hash: "hash".into(), ..NewRun::default() };
+        self.ok(move |tx| control::start_run(tx, run, new.clone(), &fab, b"context", now));
+    }
+
+    pub(crate) fn act<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        change(&self.store, work)
+    }
+
+    pub(crate) fn ok<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
+    ) -> T {
+        self.act(work).expect("not refused")
+    }
+
+    /// As after a lost answer: asks twice, and neither the answer nor the state may differ.
+    pub(crate) fn twice<T: PartialEq + Debug + Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Clone + Send + 'static,
+    ) -> T {
+        let first = self.ok(work.clone());
+        let state = self.dump();
+        assert_eq!(self.ok(work), first, "another answer to the same question");
+        assert_eq!(self.dump(), state, "the second time changed the state");
+        first
+    }
+
+    /// Expects a refusal that changes nothing.
+    pub(crate) fn refused<T: Debug + Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
+    ) -> (Kind, String) {
+        let before = self.dump();
+        let refusal = self.act(work).expect_err("this must be refused");
+        assert_eq!(self.dump(), before, "refused, and yet the state changed");
+        (refusal.kind, refusal.to_string())
+    }
+
+    pub(crate) fn see<T>(&self, question: impl Fn(&dyn Read) -> Result<T, Refusal>) -> T {
+        ask(&self.store, question).expect("not refused")
+    }
+
+    /// The whole state as text: every row of every table.
+    pub(crate) fn dump(&self) -> String {
+        let path = self.store.directory().database();
+        let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let sql = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name";
+        let mut tables = database.prepare(sql).unwrap();
+        let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap);
+        let mut lines = Vec::new();
+        for table in tables {
+            let mut statement = database.prepare(&format!("SELECT * FROM {table}")).unwrap();
+            let columns = statement.column_count();
+            let rows = statement.query_map([], |row| (0..columns).map(|column| row.get(column)).collect()).unwrap();
+            lines.extend(rows.map(|row: rusqlite::Result<Vec<Value>>| format!("{table} {:?}", row.unwrap())));
+        }
+        lines.sort_unstable();
+        lines.join("\n")
+    }
+
+    /// Pushes instructions of [`RUN`]: (tree, destination).
+    pub(crate) fn push(&self, messages: &[(&str, u64)], now: f64) -> app::Pushed {
+        let messages = instructions(messages, now);
+        self.ok(move |tx| app::push_messages(tx, RUN, &messages, now))
+    }
+
+    /// Pushes one instruction and all its objects.
+    pub(crate) fn send(&self, written: &str, dst: u64, now: f64) -> MessageId {
+        let pushed = self.push(&[(written, dst)], now);
+        self.upload(written, &pushed.missing);
+        pushed.ids[0].expect("the node takes it")
+    }
+
+    /// Brings the content of those objects of the tree that are asked for, children first.
+    pub(crate) fn upload(&self, written: &str, missing: &[ObjectId]) {
+        for (object, children) in objects(&tree(written)) {
+            if missing.contains(&object) {
+                assert_eq!(self.arrive(object, children), Arrival::Stored);
+            }
+        }
+    }
+
+    pub(crate) fn arrive(&self, object: ObjectId, children: Vec<ObjectId>) -> Arrival {
+        let content = Content::Inline(Bytes::copy_from_slice(object.as_bytes()));
+        self.ok(move |tx| arrive(tx, object, &content, &children))
+    }
+
+    pub(crate) fn pull(&self, node: u64, now: f64) -> Option<MessageId> {
+        let pulled = self.ok(move |tx| fleet::pull(tx, NodeId(node), now));
+        pulled.map(|(instruction, tree)| {
+            assert_eq!(tree.id, instruction.envelope.id);
+            instruction.envelope.id
+        })
+    }
+
+    pub(crate) fn confirm(&self, node: u64, instruction: MessageId) {
+        self.ok(move |tx| fleet::confirm(tx, NodeId(node), RUN, instruction));
+    }
+
+    pub(crate) fn push_reply(&self, node: u64, reply: NewReply, now: f64) -> fleet::Taken {
+        self.ok(move |tx| fleet::push_reply(tx, NodeId(node), &reply, now))
+    }
+
+    /// Pushes a reply and all its objects.
+    pub(crate) fn answer(&self, node: u64, written: &str, to: MessageId, now: f64) -> MessageId {
+        let reply = reply(node, written, to, now);
+        let id = reply.envelope.id;
+        match self.push_reply(node, reply, now) {
+            fleet::Taken::Announced { missing } => self.upload(written, &missing),
+            fleet::Taken::Ignored(why) => panic!("ignored: {why}"),
+        }
+        id
+    }
+
+    /// The replies of [`Scene::collect_trees`] alone.
+    pub(crate) fn collect(&self, ids: &[MessageId], now: f64) -> Vec<Reply> {
+        self.collect_trees(ids, now).into_iter().map(|(reply, _)| reply).collect()
+    }
+
+    /// As a front end does: what is here; then errors for what will never be; then what is here.
+    pub(crate) fn collect_trees(&self, ids: &[MessageId], now: f64) -> Vec<(Reply, Tree)> {
+        let mut collected = self.see(|read| app::collect_replies(read, RUN, ids, now));
+        if !collected.never.is_empty() {
+            let never = collected.never;
+            self.ok(move |tx| app::answer_missing(tx, RUN, &never, now, &encode));
+            collected = self.see(|read| app::collect_replies(read, RUN, ids, now));
+        }
+        assert_eq!(collected.never, [], "what was answered is answered");
+        collected.replies
+    }
+
+    /// How many of the replies are still to be waited for.
+    pub(crate) fn waiting(&self, ids: &[MessageId], now: f64) -> usize {
+        let waits = |id: &&MessageId| self.see(|read| app::first_waiting(read, RUN, &[**id], 0, now)).is_some();
+        ids.iter().filter(waits).count()
+    }
+
+    pub(crate) fn state_of(&self, instruction: MessageId) -> Option<State> {
+        self.see(|read| read.instruction(instruction)).map(|instruction| instruction.state())
+    }
+
+    pub(crate) fn objects(&self) -> u64 {
+        self.see(|read| read.object_count())
+    }
+
+    /// Nothing may be left: no object, no message, no token, no file.
+    pub(crate) fn nothing_left(&self, run: RunId) {
+        assert_eq!(self.objects(), 0, "{}", self.dump());
+        assert_eq!(self.see(|read| read.instructions_of_run(run)), []);
+        assert_eq!(self.see(|read| read.replies_of_run(run)), []);
+        assert_eq!(self.see(|read| read.token(run)), None);
+        let rows = self.dump();
+        let left = rows.lines().find(|row| row.starts_with("object"));
+        assert_eq!(left, None, "a row of an object that is not there");
+        assert_eq!(self.count_files(), 0);
+    }
+
+    pub(crate) fn count_files(&self) -> usize {
+        self.ok(|_| Ok(())); // Files go behind `done`: by the next answer they are gone.
+        let mut files = 0;
+        let mut directories = vec![self.directory.path().join("objects")];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { directories.push(path) } else { files += 1 }
+            }
+        }
+        files
+    }
+}
+
+pub(crate) fn key(n: u64) -> Vec<u8> {
+    format!("key of {n}").into_bytes()
+}
+
+/// A tree from its text: `a(b c(d))` is a with the children b and c, and d below c.
+pub(crate) fn tree(written: &str) -> Tree {
+    fn grow(rest: &mut &str) -> Tree {
+        let end = rest.find(['(', ')', ' ']).unwrap_or(rest.len());
+        let (label, tail) = rest.split_at(end);
+        assert!(!label.is_empty(), "an object has a label: {rest:?}");
+        *rest = tail;
+        let mut children = Vec::new();
+        if let Some(tail) = rest.strip_prefix('(') {
+            *rest = tail;
+            while !rest.starts_with(')') {
+                *rest = rest.trim_start();
+                children.push(grow(rest));
+            }
+            *rest = &rest[1..];
+        }
+        Tree { id: id(label), children }
+    }
+    let mut rest = written;
+    let tree = grow(&mut rest);
+    assert_eq!(rest, "", "nothing behind the root");
+    tree
+}
+
+/// Every object of a tree once, children before parents, with its children.
+pub(crate) fn objects(tree: &Tree) -> Vec<(ObjectId, Vec<ObjectId>)> {
+    let mut all: Vec<(ObjectId, Vec<ObjectId>)> = tree.children.iter().flat_map(objects).collect();
+    all.push((tree.id, tree.children.iter().map(|child| child.id).collect()));
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|(object, _)| seen.insert(*object));
+    all
+}
+
+/// Instructions of [`RUN`] as a ServerApp sends them.
+pub(crate) fn instructions(messages: &[(&str, u64)], now: f64) -> Vec<(Envelope, Tree)> {
+    let one = |(written, dst): &(&str, u64)| {
+        let tree = tree(written);
+        let envelope = Envelope {
+            id: tree.id,
+            run: RUN,
+            src: NodeId::SUPERLINK,
+            dst: NodeId(*dst),
+            group_id: "1".into(),
+            ttl_s: TTL_S,
+            message_type: "train".into(),
+            created_at: now,
+            error: None,
+        };
+        (envelope, tree)
+    };
+    messages.iter().map(one).collect()
+}
+
+/// A reply as a node sends it. It lives as long as an instruction that was made at [`T0`].
+pub(crate) fn reply(node: u64, written: &str, to: MessageId, now: f64) -> NewReply {
+    let (envelope, tree) = instructions(&[(written, 1)], now).remove(0);
+    let envelope = Envelope { src: NodeId(node), dst: NodeId::SUPERLINK, ttl_s: T0 + TTL_S - now, ..envelope };
+    NewReply { envelope, reply_to: to, tree, runtime_s: 0.5 }
+}
+
+/// An error reply's object: like the real one, its name depends on all that it says.
+pub(crate) fn encode(envelope: &Envelope, reply_to: MessageId) -> (MessageId, Bytes) {
+    let code = envelope.error.as_ref().expect("it carries an error").code;
+    let mut name = *reply_to.as_bytes();
+    name[23] ^= 0x80 | code as u8;
+    name[24..].copy_from_slice(&envelope.created_at.to_be_bytes());
+    (ObjectId::new(name), Bytes::from(format!("error {code}")))
+}
