@@ -142,6 +142,9 @@ pub trait Job: Send {
 pub trait Store: Send + Sync {
     /// Queues a change. Many changes may share one commit.
     fn submit(&self, job: Box<dyn Job>);
+    /// Queues a change that may wait a moment for company: it is as durable as any other, only not as soon. Between
+    /// changes submitted in the two ways no order is kept.
+    fn submit_soon(&self, job: Box<dyn Job>);
     /// Calls `question` with a view of one moment.
     fn read(&self, question: &mut dyn FnMut(&dyn Read) -> Result<(), Refusal>) -> Result<(), Refusal>;
 }

@@ -74,6 +74,16 @@ impl Link {
         told.await.unwrap_or_else(|_| Err(no_answer()))
     }
 
+    /// As [`Link::write`], for what many ask for all the time and nobody waits for: it shares a commit with others.
+    pub async fn write_soon<T: Send + 'static>(
+        &self,
+        change: impl FnMut(&mut dyn Tx) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (tell, told) = oneshot::channel();
+        self.store.submit_soon(Box::new(Change { change, result: None, tell }));
+        told.await.unwrap_or_else(|_| Err(no_answer()))
+    }
+
     /// Notes bytes exchanged for a run; they are kept with the next [`Link::keep_traffic`].
     pub fn note_traffic(&self, run: RunId, bytes_sent: u64, bytes_received: u64) {
         let mut traffic = self.traffic.lock().expect("no holder panics");

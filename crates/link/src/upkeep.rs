@@ -13,7 +13,7 @@ use crate::link::Link;
 
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks between two signs of life while all is well.
-const TICKS_PER_LIFE_SIGN: u32 = 5;
+const TICKS_PER_LIFE_SIGN: u32 = 10;
 
 /// The whole server, in the words of `grpc.health.v1`.
 struct Overall;

@@ -17,7 +17,7 @@ use crate::error::{CANNOT, OrTransient};
 use crate::read::View;
 use crate::schema::{self, MIGRATIONS};
 use crate::vault::Vault;
-use crate::writer::{OnCommit, Writer};
+use crate::writer::{Call, OnCommit, Patient, Writer};
 
 /// Prepared statements kept by a connection; we have about sixty.
 const STATEMENTS: usize = 128;
@@ -31,7 +31,8 @@ const BUSY: Duration = Duration::from_secs(5);
 
 /// A store on SQLite. Dropping it waits until everything submitted is committed.
 pub struct SqliteStore {
-    jobs: Option<Sender<Box<dyn Job>>>,
+    calls: Option<Sender<Call>>,
+    patient: Patient,
     writer: Option<JoinHandle<()>>,
     readers: Mutex<Vec<Connection>>,
     vault: Arc<Vault>,
@@ -62,12 +63,27 @@ impl SqliteStore {
             .map_err(|source| OpenError::Io { path: objects, source })?;
 
         let works = Arc::new(AtomicBool::new(true));
-        let (jobs, queue) = channel();
-        let writer =
-            Writer { connection, jobs: queue, vault: Arc::clone(&vault), on_commit, works: Arc::clone(&works) };
+        let (calls, queue) = channel();
+        let patient = Patient::default();
+        let writer = Writer {
+            connection,
+            calls: queue,
+            patient: Arc::clone(&patient),
+            vault: Arc::clone(&vault),
+            on_commit,
+            works: Arc::clone(&works),
+        };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || writer.run());
         let writer = Some(thread.map_err(|source| OpenError::Io { path: database.clone(), source })?);
-        Ok(SqliteStore { jobs: Some(jobs), writer, readers: Mutex::new(Vec::new()), vault, works, directory })
+        Ok(SqliteStore {
+            calls: Some(calls),
+            patient,
+            writer,
+            readers: Mutex::new(Vec::new()),
+            vault,
+            works,
+            directory,
+        })
     }
 
     /// Where large objects are kept.
@@ -98,10 +114,27 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn submit(&self, job: Box<dyn Job>) {
-        let sender = self.jobs.as_ref().expect("taken only on drop");
-        if let Err(unsent) = sender.send(job) {
+        let calls = self.calls.as_ref().expect("taken only on drop");
+        if let Err(unsent) = calls.send(Call::Job(job)) {
             self.works.store(false, Ordering::Relaxed);
-            unsent.0.done(Err(Refusal::new(Kind::Transient, CANNOT)));
+            if let Call::Job(job) = unsent.0 {
+                job.done(Err(Refusal::new(Kind::Transient, CANNOT)));
+            }
+        }
+    }
+
+    fn submit_soon(&self, job: Box<dyn Job>) {
+        let is_first = {
+            let mut patient = self.patient.lock().expect("no holder panics");
+            patient.push(job);
+            patient.len() == 1
+        };
+        let calls = self.calls.as_ref().expect("taken only on drop");
+        if is_first && calls.send(Call::Patient).is_err() {
+            self.works.store(false, Ordering::Relaxed);
+            for job in std::mem::take(&mut *self.patient.lock().expect("no holder panics")) {
+                job.done(Err(Refusal::new(Kind::Transient, CANNOT)));
+            }
         }
     }
 
@@ -118,7 +151,7 @@ impl Store for SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        drop(self.jobs.take());
+        drop(self.calls.take());
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }

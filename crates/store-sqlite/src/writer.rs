@@ -1,9 +1,11 @@
 //! The one thread that writes. It takes what is waiting, runs it in one transaction (each job in its own savepoint) and
 //! commits once: a hundred requests share one trip to the disk. Nobody is told that a job is done before that trip.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use trellis_core::port::{Job, Topic};
@@ -16,13 +18,26 @@ use crate::vault::Vault;
 
 /// Jobs in one commit. More would make the first of them wait for too long.
 const MAX_BATCH: usize = 256;
+/// Jobs that can wait do so for this long, unless another commit takes them along.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Called with what became true, after each commit.
 pub type OnCommit = Box<dyn Fn(&[Topic]) + Send>;
 
+/// Jobs that can wait. Only the first of them wakes the writer.
+pub(crate) type Patient = Arc<Mutex<Vec<Box<dyn Job>>>>;
+
+/// What reaches the writer.
+pub(crate) enum Call {
+    Job(Box<dyn Job>),
+    /// There is something among the patient.
+    Patient,
+}
+
 pub(crate) struct Writer {
     pub(crate) connection: Connection,
-    pub(crate) jobs: Receiver<Box<dyn Job>>,
+    pub(crate) calls: Receiver<Call>,
+    pub(crate) patient: Patient,
     pub(crate) vault: Arc<Vault>,
     pub(crate) on_commit: OnCommit,
     /// Whether the last commit worked.
@@ -40,48 +55,88 @@ struct Aftermath {
 impl Writer {
     /// Works until all senders are gone.
     pub(crate) fn run(mut self) {
-        while let Ok(first) = self.jobs.recv() {
-            let mut batch = Vec::with_capacity(16);
-            let mut next = Some(first);
-            let result = self.batch(&mut next, &mut batch);
-            self.works.store(result.is_ok(), Ordering::Relaxed);
-            // A job that was taken but not run yet when the batch failed shares its fate.
-            batch.extend(next);
-            match result {
-                Ok(mut aftermath) => {
-                    for job in batch {
-                        job.done(Ok(()));
-                    }
-                    aftermath.topics.sort_unstable();
-                    aftermath.topics.dedup();
-                    (self.on_commit)(&aftermath.topics);
-                    if !aftermath.unlink.is_empty() {
-                        crash::point("file-unlink");
-                    }
-                    for file in &aftermath.unlink {
-                        self.vault.remove(file);
-                    }
+        let mut patient_until: Option<Instant> = None;
+        loop {
+            let call = match patient_until {
+                None => self.calls.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(until) => self.calls.recv_timeout(until.saturating_duration_since(Instant::now())),
+            };
+            let is_last = matches!(call, Err(RecvTimeoutError::Disconnected));
+            let mut waiting = match call {
+                Ok(Call::Patient) => {
+                    patient_until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    continue;
                 }
-                Err(error) => {
-                    let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-                    tracing::error!(error = why, jobs = batch.len(), "state could not be written");
-                    for job in batch {
-                        job.done(Err(Refusal::new(Kind::Transient, CANNOT)));
-                    }
+                Ok(Call::Job(job)) => VecDeque::from([job]),
+                Err(_) => VecDeque::new(),
+            };
+            patient_until = None;
+            waiting.extend(std::mem::take(&mut *self.patient.lock().expect("no holder panics")));
+            while !waiting.is_empty() {
+                self.commit(&mut waiting);
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Commits what is waiting, up to a batch, and tells.
+    fn commit(&mut self, waiting: &mut VecDeque<Box<dyn Job>>) {
+        let mut batch = Vec::with_capacity(16);
+        let result = self.batch(waiting, &mut batch);
+        self.works.store(result.is_ok(), Ordering::Relaxed);
+        match result {
+            Ok(mut aftermath) => {
+                for job in batch {
+                    job.done(Ok(()));
+                }
+                aftermath.topics.sort_unstable();
+                aftermath.topics.dedup();
+                (self.on_commit)(&aftermath.topics);
+                if !aftermath.unlink.is_empty() {
+                    crash::point("file-unlink");
+                }
+                for file in &aftermath.unlink {
+                    self.vault.remove(file);
+                }
+            }
+            Err(error) => {
+                let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                tracing::error!(error = why, jobs = batch.len(), "state could not be written");
+                if batch.is_empty() {
+                    // Not even a transaction can be begun: nobody would ever be told.
+                    batch.extend(waiting.drain(..));
+                }
+                for job in batch {
+                    job.done(Err(Refusal::new(Kind::Transient, CANNOT)));
                 }
             }
         }
     }
 
-    fn batch(&mut self, next: &mut Option<Box<dyn Job>>, batch: &mut Vec<Box<dyn Job>>) -> Result<Aftermath, Refusal> {
+    fn batch(
+        &mut self,
+        waiting: &mut VecDeque<Box<dyn Job>>,
+        batch: &mut Vec<Box<dyn Job>>,
+    ) -> Result<Aftermath, Refusal> {
         let mut aftermath = Aftermath::default();
         let tx = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).or_transient()?;
-        while let Some(mut job) = next.take() {
+        while let Some(mut job) = waiting.pop_front() {
             let ran = run_job(&tx, job.as_mut(), &mut aftermath);
             batch.push(job);
             ran?;
-            if batch.len() < MAX_BATCH {
-                *next = self.jobs.try_recv().ok();
+            if batch.len() == MAX_BATCH {
+                break;
+            }
+            if waiting.is_empty() {
+                match self.calls.try_recv() {
+                    Ok(Call::Job(job)) => waiting.push_back(job),
+                    Ok(Call::Patient) => {
+                        waiting.extend(std::mem::take(&mut *self.patient.lock().expect("no holder panics")))
+                    }
+                    Err(_) => {}
+                }
             }
         }
         if aftermath.names_files {

@@ -26,6 +26,7 @@ pub(super) const CASES: &[Case] = &[
     ("a job is done when readers can see it, not before", done_after_visible),
     ("what is announced is true, and only what was kept is announced", announced),
     ("every job of many submitters is done once, each submitter's in order", many_submitters),
+    ("jobs that can wait are done once too, alone or in company, and not before everybody can see it", patient),
     ("a refused question harms nobody", refused_question),
 ];
 
@@ -294,6 +295,18 @@ impl Job for Numbered {
 }
 
 fn many_submitters(subject: &Subject<'_>) {
+    run_submitters(subject, |_| false);
+}
+
+/// Every second submitter has time.
+fn patient(subject: &Subject<'_>) {
+    let (tell, told) = channel();
+    subject.store.submit_soon(Box::new(Numbered { submitter: 100, number: 0, done: tell }));
+    assert_eq!(await_one(&told), (100, 0, true), "with nobody else about");
+    run_submitters(subject, |submitter| submitter % 2 == 0);
+}
+
+fn run_submitters(subject: &Subject<'_>, has_time: fn(u64) -> bool) {
     const SUBMITTERS: u64 = 8;
     const JOBS: u32 = 200;
     let (done, all_done) = channel();
@@ -304,7 +317,8 @@ fn many_submitters(subject: &Subject<'_>) {
             let done = done.clone();
             scope.spawn(move || {
                 for number in 0..JOBS {
-                    store.submit(Box::new(Numbered { submitter, number, done: done.clone() }));
+                    let job = Box::new(Numbered { submitter, number, done: done.clone() });
+                    if has_time(submitter) { store.submit_soon(job) } else { store.submit(job) }
                 }
             });
         }

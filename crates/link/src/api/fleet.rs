@@ -7,7 +7,7 @@ use http::HeaderMap;
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::node::State;
-use trellis_core::port::Topic;
+use trellis_core::port::{Read, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
@@ -25,6 +25,7 @@ const RECONNECT_S: u64 = 5;
 const GLANCE: Duration = Duration::from_secs(30);
 
 /// Who calls: a key that has signed the call.
+#[derive(Clone)]
 pub struct Caller {
     key: Bytes,
 }
@@ -37,8 +38,11 @@ impl Caller {
 
     /// The caller speaks for this node.
     pub fn is_node(&self, link: &Link, id: NodeId) -> Result<NodeId, Refusal> {
-        let node = link.read(|view| view.node(id))?.filter(|node| node.state() != State::Unregistered);
-        match node {
+        link.read(|view| self.is_node_in(view, id))
+    }
+
+    fn is_node_in(&self, view: &(impl Read + ?Sized), id: NodeId) -> Result<NodeId, Refusal> {
+        match view.node(id)?.filter(|node| node.state() != State::Unregistered) {
             Some(node) if node.public_key == self.key => Ok(id),
             _ => Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID")),
         }
@@ -114,8 +118,12 @@ pub async fn send_node_heartbeat(
     caller: &Caller,
     request: SendNodeHeartbeatRequest,
 ) -> Result<SendNodeHeartbeatResponse, Refusal> {
-    let (node, now) = (caller.is_node(link, convert::node_id(request.node.as_ref()))?, link.now());
-    let success = link.write(move |tx| fleet::heartbeat(tx, node, request.heartbeat_interval, now)).await?;
+    let (id, caller, now) = (convert::node_id(request.node.as_ref()), caller.clone(), link.now());
+    let beat = move |tx: &mut dyn Tx| {
+        let node = caller.is_node_in(tx, id)?;
+        fleet::heartbeat(tx, node, request.heartbeat_interval, now)
+    };
+    let success = link.write_soon(beat).await?;
     Ok(SendNodeHeartbeatResponse { success })
 }
 

@@ -92,6 +92,10 @@ fn check_object(world: &World, tables: &Tables, id: ObjectId, row: &Row) -> Chec
     let waiting = children.iter().filter(|child| !tables.is_whole(**child)).count();
     prop_assert_eq!(object.waiting as usize, waiting, "what {} waits for", id);
     prop_assert_eq!(object.here, *has_content, "content of {}", id);
+    let below = || children.iter().map(|child| tables.objects[child].object);
+    prop_assert_eq!(object.height, 1 + below().map(|child| child.height).max().unwrap_or(0), "height of {}", id);
+    let in_trees = below().map(|child| child.tree_objects).sum::<u64>();
+    prop_assert_eq!(object.tree_objects, 1 + in_trees, "objects in the tree of {}", id);
     prop_assert_eq!(object.is_complete(), tables.is_whole(id), "completeness of {}", id);
     Ok(())
 }
