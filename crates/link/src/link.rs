@@ -84,6 +84,13 @@ impl Link {
         told.await.unwrap_or_else(|_| Err(no_answer()))
     }
 
+    /// Submits a change that may be lost with the process without harm, and does not wait for it. What is submitted
+    /// later still comes after it.
+    pub fn write_unheard(&self, change: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static) {
+        let (tell, _unheard) = oneshot::channel();
+        self.store.submit(Box::new(Change { change, result: None, tell }));
+    }
+
     /// Notes bytes exchanged for a run; they are kept with the next [`Link::keep_traffic`].
     pub fn note_traffic(&self, run: RunId, bytes_sent: u64, bytes_received: u64) {
         let mut traffic = self.traffic.lock().expect("no holder panics");

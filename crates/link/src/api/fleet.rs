@@ -232,6 +232,7 @@ pub async fn get_fab(link: &Link, caller: &Caller, request: GetFabRequest) -> Re
     Ok(GetFabResponse { fab: Some(convert::fab_out(fab)) })
 }
 
+/// Not waited for: a confirmation that a crash takes away costs nothing, the reply says the same.
 pub async fn confirm_message_received(
     link: &Link,
     caller: &Caller,
@@ -239,7 +240,8 @@ pub async fn confirm_message_received(
 ) -> Result<ConfirmMessageReceivedResponse, Refusal> {
     let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
     let (run, id) = (RunId(request.run_id), convert::object_id(&request.message_object_id)?);
-    link.write(move |tx| fleet::confirm(tx, node, run, id)).await?;
+    link.read(|view| fleet::running(view, run))?;
+    link.write_unheard(move |tx| fleet::confirm(tx, node, run, id));
     crash::point("instruction-confirmed");
     Ok(ConfirmMessageReceivedResponse {})
 }
