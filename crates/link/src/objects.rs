@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use trellis_core::fleet::running;
 use trellis_core::id::{ObjectId, RunId};
 use trellis_core::object::{self, Arrival, Content};
+use trellis_core::port::Tx;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_store_sqlite::{Spool, Vault, crash};
 use trellis_wire::object::{ObjectError, Verifier};
@@ -143,18 +144,46 @@ impl Incoming {
                 .await?
             }
         };
-        // Refused or not needed, the change is committed all the same: it takes the file away.
-        let arrival = link
-            .write(move |tx| {
-                let arrival = running(tx, run).and_then(|_| object::arrive(tx, id, &content, &header.children));
-                if !matches!(arrival, Ok(Arrival::Stored)) {
-                    tx.discard(&content);
-                }
-                Ok(arrival)
-            })
-            .await??;
+        let name = match &content {
+            Content::File { name, .. } => Some(name.clone()),
+            Content::Inline(_) => None,
+        };
+        let arrival = link.write(move |tx| take(tx, run, id, &content, &header.children)).await;
+        if let (Err(_), Some(name)) = (&arrival, name) {
+            discard_unless_kept(link, id, &name);
+        }
+        let arrival = arrival??;
         crash::point("object-stored");
         Ok(arrival != Arrival::Unannounced)
+    }
+}
+
+/// Refused or not needed, the change is committed all the same: it takes the file away. Only a fault of the store undoes
+/// it.
+fn take(
+    tx: &mut dyn Tx,
+    run: RunId,
+    id: ObjectId,
+    content: &Content,
+    children: &[ObjectId],
+) -> Result<Result<Arrival, Refusal>, Refusal> {
+    let arrival = match running(tx, run) {
+        Ok(_) => object::arrive(tx, id, content, children),
+        Err(refusal) => Err(refusal),
+    };
+    match arrival {
+        Err(refusal) if refusal.kind == Kind::Transient => return Err(refusal),
+        Ok(Arrival::Stored) => {}
+        _ => tx.discard(content),
+    }
+    Ok(arrival)
+}
+
+/// The store could not take the object. Its sender tries again, with a new file: so this one goes, unless a row has it.
+fn discard_unless_kept(link: &Link, id: ObjectId, name: &str) {
+    let kept = link.read(|view| view.content(id));
+    if !matches!(kept, Ok(Some(Content::File { name: kept, .. })) if kept == name) {
+        link.store().vault().remove(name);
     }
 }
 
