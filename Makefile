@@ -1,0 +1,67 @@
+# Every habit of this repository is one target. `make` alone lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PYTHON ?= python3
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+DEBUG_BIN := $(TARGET_DIR)/debug/trellis
+RELEASE_BIN := $(TARGET_DIR)/release/trellis
+
+# Arguments for the suites and the measurement, e.g. make interop ARGS="-k tls", make bench ARGS=--quick
+ARGS ?=
+KILLS ?= 50
+SEED ?=
+FUZZ_TARGET ?= object_decoder
+FUZZ_SECONDS ?= 600
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: release ## our SuperLink, two official SuperNodes and a training, live (about half a minute once built)
+	@TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) demo/run.py $(ARGS)
+
+.PHONY: test
+test: provision ## all Rust tests, then the quick part of the suites against official Flower
+	$(CARGO) test --workspace
+	$(CARGO) build --package trellis
+	TRELLIS_BIN=$(DEBUG_BIN) $(PYTHON) tests/run.py --optional -m quick $(ARGS)
+
+.PHONY: lint
+lint: ## formatting, clippy without warnings, and the dependency policy
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	@if command -v cargo-deny > /dev/null; then \
+	  $(CARGO) deny --offline check licenses bans sources; \
+	else \
+	  echo "SKIP: 1 check skipped: cargo-deny is not installed, the dependency policy (deny.toml) was not checked"; \
+	fi
+
+.PHONY: interop
+interop: release ## unmodified Flower 1.25.0 around our SuperLink, in every mode (several minutes)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop $(ARGS)
+
+.PHONY: soak
+soak: release ## kill the SuperLink at every crash point and at KILLS random moments (SEED=n repeats a session)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+.PHONY: bench
+bench: release ## measure our SuperLink beside the original, in one run on this machine
+	venv="$$($(PYTHON) tests/provision.py)" && \
+	  $(CARGO) run --release --package trellis-bench -- --official-venv "$$venv" --trellis $(RELEASE_BIN) $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
+	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
+
+.PHONY: release
+release: ## build the binary as it is shipped
+	$(CARGO) build --release --package trellis
+
+.PHONY: provision
+provision: ## install official Flower 1.25.0 into the test cache, where that is possible
+	@$(PYTHON) tests/provision.py > /dev/null || [ $$? -eq 75 ]

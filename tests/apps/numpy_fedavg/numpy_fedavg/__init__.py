@@ -1,0 +1,1 @@
+"""A deterministic FedAvg app: the yardstick for comparing SuperLinks bit for bit."""

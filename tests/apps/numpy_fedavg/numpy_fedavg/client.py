@@ -1,0 +1,46 @@
+"""The ClientApp: one deterministic update per round, one number per evaluation."""
+
+import time
+from pathlib import Path
+
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from numpy_fedavg import model
+
+GATE_LIMIT_S = 120.0
+GATE_CHECK_S = 0.05
+
+app = ClientApp()
+
+
+@app.train()
+def train(message: Message, context: Context) -> Message:
+    partition = int(context.node_config["partition-id"])
+    _pass_gate(context, partition)
+    arrays = message.content["arrays"].to_numpy_ndarrays()
+    server_round = int(message.content["config"]["server-round"])
+    updated = model.local_update(arrays, int(context.run_config["seed"]), partition, server_round)
+    metrics = MetricRecord({"num-examples": model.example_count(partition), "mean-square": model.mean_square(updated)})
+    return Message(content=RecordDict({"arrays": ArrayRecord(updated), "metrics": metrics}), reply_to=message)
+
+
+@app.evaluate()
+def evaluate(message: Message, context: Context) -> Message:
+    partition = int(context.node_config["partition-id"])
+    arrays = message.content["arrays"].to_numpy_ndarrays()
+    metrics = MetricRecord({"num-examples": model.example_count(partition), "mean-square": model.mean_square(arrays)})
+    return Message(content=RecordDict({"metrics": metrics}), reply_to=message)
+
+
+def _pass_gate(context: Context, partition: int) -> None:
+    """Let a test hold one client between receiving an instruction and answering it."""
+    gate = str(context.run_config["gate-path"])
+    if not gate or partition != int(context.run_config["gate-partition"]):
+        return
+    Path(gate + ".started").touch()
+    deadline = time.monotonic() + GATE_LIMIT_S
+    while not Path(gate + ".open").exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nobody opened {gate} within {GATE_LIMIT_S} s")
+        time.sleep(GATE_CHECK_S)

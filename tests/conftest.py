@@ -1,0 +1,115 @@
+"""Options, fixtures and failure reports shared by all suites."""
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.expected import official_digest
+from harness.federation import APPS, Federation, Shape
+from harness.process import tail
+from harness.superlink import OFFICIAL, TRELLIS
+from harness.workspace import Workspace, trellis_binary
+
+REPORTED_LINES = 40
+# The settings in numpy_fedavg's pyproject.toml.
+SEED, ARRAY_COUNT, ARRAY_LENGTH = 7, 4, 1024
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("trellis")
+    kind = os.environ.get("TRELLIS_SUPERLINK", TRELLIS)
+    group.addoption("--superlink", choices=(TRELLIS, OFFICIAL), default=kind, help="the SuperLink under test")
+    group.addoption("--recompute", action="store_true", help="measure the official SuperLink's weights anew")
+    group.addoption("--kills", type=int, default=50, help="random kill -9 of the SuperLink, in all (crash suite)")
+    group.addoption("--seed", type=int, default=None, help="seed of the random kills; printed by every run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--seed") is None:
+        config.option.seed = random.SystemRandom().randrange(2**32)
+    kind = config.getoption("--superlink")
+    if kind == TRELLIS and not config.option.collectonly and not trellis_binary().exists():
+        raise pytest.UsageError(f"{trellis_binary()} does not exist: build it (make release) or set TRELLIS_BIN")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    kind = config.getoption("--superlink")
+    return f"superlink: {trellis_binary() if kind == TRELLIS else kind}; seed of random kills: {config.option.seed}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--superlink") == TRELLIS:
+        return
+    skip = pytest.mark.skip(reason="asks for more than the official SuperLink gives")
+    for item in items:
+        if item.get_closest_marker("trellis_only"):
+            item.add_marker(skip)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Put the end of every log of the failed test into its report."""
+    outcome = yield
+    report = outcome.get_result()
+    if not report.failed:
+        return
+    for value in getattr(item, "funcargs", {}).values():
+        if isinstance(value, Workspace):
+            for log in sorted(value.logs.glob("*.log")):
+                report.sections.append((f"{log}", tail(log, REPORTED_LINES)))
+
+
+@pytest.fixture
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which SuperLink is tested."""
+    return request.config.getoption("--superlink")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    made = Workspace(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def federation(workspace: Workspace, kind: str) -> Callable[..., Federation]:
+    """Makes the federation a test asks for; start it with `.start()`."""
+
+    def make(**wanted: object) -> Federation:
+        return Federation(workspace, Shape(kind=kind, **wanted))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reference() -> Callable[..., str]:
+    """The weights by the app's own arithmetic, without any SuperLink between the parts; as exact, and at no cost."""
+    sys.path.insert(0, str(APPS / "numpy_fedavg"))
+    try:
+        from numpy_fedavg import model
+    finally:
+        sys.path.remove(str(APPS / "numpy_fedavg"))
+
+    def digest(rounds: int, count: int = ARRAY_COUNT, length: int = ARRAY_LENGTH) -> str:
+        return model.reference_digest(SEED, count, length, rounds)
+
+    return digest
+
+
+@pytest.fixture(scope="session")
+def expected_digest(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """The official SuperLink's weights for some run settings, measured at most once per session."""
+    known: dict[tuple, str] = {}
+
+    def digest(**run_config: object) -> str:
+        key = tuple(sorted(run_config.items()))
+        if key not in known:
+            known[key] = official_digest(recompute=request.config.getoption("--recompute"), **run_config)
+        return known[key]
+
+    return digest

@@ -1,0 +1,33 @@
+"""The SuperLink is killed at random moments of several runs.
+
+`--kills` says how often in all, `--seed` repeats a session.
+"""
+
+import pytest
+
+from harness.campaign import ARRAY_LENGTH, Campaign
+from harness.federation import PROCESS, SUBPROCESS
+
+ROUNDS = 6
+MODES = (SUBPROCESS, PROCESS)
+
+pytestmark = pytest.mark.trellis_only
+
+
+@pytest.mark.parametrize("isolation", MODES)
+def test_runs_survive_kills_at_random_moments(federation, reference, check_survival, pytestconfig, isolation):
+    expected = reference(rounds=ROUNDS, length=ARRAY_LENGTH)
+    share, rest = divmod(pytestconfig.option.kills, len(MODES))
+    kills_left = share + (rest if isolation == SUBPROCESS else 0)
+    campaign = Campaign(federation(isolation=isolation), ROUNDS, pytestconfig.option.seed)
+    campaign.begin()
+
+    runs = {}
+    while kills_left:
+        name = f"run-{len(runs)}"
+        run_id = campaign.submit(name)
+        runs[run_id] = name
+        kills_left -= campaign.kill_at_random(run_id, kills_left)
+        campaign.finish(run_id)
+
+    check_survival(campaign, runs, expected)

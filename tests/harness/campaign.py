@@ -1,0 +1,148 @@
+"""A federation whose SuperLink is made to die, at named points or random moments, and is started again on its state.
+
+The SuperNodes (and the launcher, where there is one) are started once and never touched again.
+"""
+
+import random
+import signal
+import time
+
+from harness.control import RunState, tolerant
+from harness.federation import Federation
+from harness.flower_cli import FEDERATION, CommandFailed
+from harness.process import Process, marked_commands
+from harness.waiting import wait_for
+
+# Large enough that the arrays are kept as files, while records and messages stay small: both ways of storing take part.
+ARRAY_LENGTH = 16_384
+DEATH_LIMIT_S = 5.0
+RUN_LIMIT_S = 240.0
+# Long enough to reach every phase of a round, short enough that retrying clients never go to sleep for long.
+KILL_AFTER_S = (0.05, 3.0)
+DOWN_S = (0.0, 0.4)
+LEFT_BEHIND_LIMIT_S = 10.0
+
+
+class Campaign:
+    """`story` is what happened, in order, for the message of a failure."""
+
+    def __init__(self, federation: Federation, rounds: int, seed: int):
+        self.federation = federation
+        self.rounds = rounds
+        self.deaths = 0
+        self.story: list[str] = [f"seed {seed}"]
+        self._superlink = federation.superlink
+        self._submitted: set[int] = set()
+        self._random = random.Random(seed)
+        self._began = time.monotonic()
+
+    def begin(self, crash_at: str | None = None) -> None:
+        """Bring everything up, the SuperLink armed from its first instruction."""
+        self._launch(crash_at)
+        self.federation.start_nodes()
+
+    def submit(self, name: str) -> int:
+        """Submit a run, through a SuperLink that may die while it takes it; never twice."""
+        config = {"num_server_rounds": self.rounds, "array_length": ARRAY_LENGTH}
+        run_id = None
+        while run_id is None:
+            try:
+                run_id = self.federation.cli.submit(result_path=self.federation.result_path(name), **config)
+            except CommandFailed:
+                self._superlink.process.wait_exit(DEATH_LIMIT_S)
+                self.revive()
+                # The answer was lost; the run may have been taken all the same.
+                run_id = next(iter(set(self._runs()) - self._submitted), None)
+        self._submitted.add(run_id)
+        self._tell(f"run {run_id} submitted")
+        return run_id
+
+    def pass_points(self, run_id: int, points: list[str]) -> list[str]:
+        """Let the armed SuperLink die, start it armed with the next point, and so on; the points that were reached."""
+        reached = []
+        for position, point in enumerate(points):
+            if self.wait_death_or_end(run_id) is not None:
+                break
+            reached.append(point)
+            following = points[position + 1] if position + 1 < len(points) else None
+            self.revive(following)
+        return reached
+
+    def kill_at_random(self, run_id: int, kills: int) -> int:
+        """kill -9 at random moments while the run goes on; how many were done."""
+        for done in range(kills):
+            if self._finished_within(run_id, self._random.uniform(*KILL_AFTER_S)):
+                return done
+            self._superlink.kill()
+            # Not waiting for anything: the length of the outage is part of the experiment.
+            time.sleep(self._random.uniform(*DOWN_S))
+            self.revive()
+        return kills
+
+    def wait_death_or_end(self, run_id: int) -> RunState | None:
+        """None when the SuperLink died, the state when the run finished first."""
+
+        def look() -> RunState | str | None:
+            if not self._superlink.process.alive:
+                return "dead"
+            return tolerant(lambda: self._if_finished(run_id))()
+
+        seen = wait_for(f"run {run_id} to finish or the SuperLink to die", look, RUN_LIMIT_S)
+        return None if seen == "dead" else seen
+
+    def revive(self, crash_at: str | None = None) -> None:
+        """Start the SuperLink that was killed again, on the same state."""
+        process: Process = self._superlink.process
+        assert process.exit_code == -signal.SIGKILL, f"the SuperLink ended by itself with {process.exit_code}"
+        self.deaths += 1
+        self._tell("SuperLink killed")
+        self._launch(crash_at)
+
+    def finish(self, run_id: int) -> RunState:
+        state = self._superlink.control.wait_finished(run_id, RUN_LIMIT_S)
+        self._tell(f"run {run_id} is {state.status} {state.details}".rstrip())
+        return state
+
+    def logged(self, run_id: int) -> str:
+        return self.federation.cli.run_command("log", str(run_id), ".", FEDERATION).stdout
+
+    def left_behind(self) -> list[str]:
+        """Stop the SuperLink and name what finished runs should not have left: processes, objects, a doubtful state."""
+        left = self._serverapps_left()
+        if code := self._superlink.stop():
+            left.append(f"the SuperLink ended with {code} when told to stop")
+        check = self._superlink.check_state()
+        if check.returncode != 0:
+            left.append(f"--check-state ended with {check.returncode}: {check.stdout}{check.stderr}")
+        return left + [f"object file {path}" for path in self._superlink.stored_objects()]
+
+    def _serverapps_left(self) -> list[str]:
+        mark = self.federation.workspace.mark
+        try:
+            wait_for("ServerApps to end", lambda: not marked_commands(mark, "flwr-serverapp"), LEFT_BEHIND_LIMIT_S)
+        except AssertionError:
+            return [f"ServerApp process {pid}" for pid in marked_commands(mark, "flwr-serverapp")]
+        return []
+
+    def _launch(self, crash_at: str | None) -> None:
+        self._tell(f"SuperLink started{f', armed to die at {crash_at}' if crash_at else ''}")
+        self._superlink.launch(crash_at)
+        self._superlink.settle()
+
+    def _finished_within(self, run_id: int, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if tolerant(lambda: self._if_finished(run_id))():
+                return True
+            time.sleep(min(left, 0.1))
+        return False
+
+    def _if_finished(self, run_id: int) -> RunState | None:
+        state = self._superlink.control.run(run_id)
+        return state if state.finished else None
+
+    def _runs(self) -> dict[int, RunState]:
+        return wait_for("the list of runs", tolerant(self._superlink.control.runs), DEATH_LIMIT_S)
+
+    def _tell(self, what: str) -> None:
+        self.story.append(f"{time.monotonic() - self._began:7.2f} s  {what}")

@@ -1,0 +1,72 @@
+"""Where a test's files live and with which environment its processes run."""
+
+import os
+import shutil
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.process import MARK, Process, kill_marked
+
+TESTS = Path(__file__).resolve().parent.parent
+REPOSITORY = TESTS.parent
+# Settings of the caller that would change what Flower does.
+DROPPED = ("FLWR_", "TRELLIS_", "GRPC_", "XDG_DATA_HOME")
+
+
+def official_bin() -> Path:
+    """The directory with the official commands: that of the interpreter running this."""
+    return Path(sys.prefix) / "bin"
+
+
+def trellis_binary() -> Path:
+    """The binary under test: TRELLIS_BIN, or the release build of this repository."""
+    default = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "release" / "trellis"
+    return Path(os.environ.get("TRELLIS_BIN", default)).resolve()
+
+
+@dataclass
+class Workspace:
+    """A directory of its own, a private FLWR_HOME, and every process that was started in it."""
+
+    root: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    processes: list[Process] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    def env(self, **extra: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
+        kept |= {
+            "PATH": f"{official_bin()}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "FLWR_HOME": str(self.root / "flwr-home"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "PYTHONUNBUFFERED": "1",
+            "NO_COLOR": "1",
+            # Wide, so that tables of the command line are not wrapped and compare as text.
+            "COLUMNS": "200",
+            MARK: self.mark,
+        }
+        return kept | extra
+
+    def start(self, name: str, argv: list[str], **extra_env: str) -> Process:
+        process = Process(name, argv, self.logs / f"{name}.log", self.env(**extra_env), cwd=self.root)
+        self.processes.append(process)
+        return process
+
+    def copy_app(self, source: Path, name: str | None = None) -> Path:
+        target = self.root / "apps" / (name or source.name)
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        return target
+
+    def close(self) -> None:
+        """End everything that was started here, also what outlived its parent."""
+        kill_marked(self.mark)
+        for process in self.processes:
+            process.reap()
