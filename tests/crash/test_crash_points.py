@@ -15,7 +15,7 @@ QUICK_ROUNDS = 4
 QUICK_POINTS = ["instruction-delivered", "object-stored", "replies-collected"]
 QUICK_KILLS = 2
 # Points that a single run passes many times are also tried in the middle of it.
-LATER_VISITS = {"before-commit": (10, 30), "after-commit": (10, 30), "object-stored": (20,), "file-unlink": (10,)}
+LATER_VISITS = {"before-commit": (10, 30), "after-commit": (10, 30), "object-stored": (20,), "file-unlink": (3,)}
 # With separate isolation somebody else starts the ServerApp.
 ONLY_WHERE_WE_LAUNCH = {"app-spawned"}
 LEAST_POINTS = 12

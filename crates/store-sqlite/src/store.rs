@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use trellis_core::port::{Job, Read, Store};
 use trellis_core::refusal::{Kind, Refusal};
@@ -17,7 +18,7 @@ use crate::error::{CANNOT, OrTransient};
 use crate::read::View;
 use crate::schema::{self, MIGRATIONS};
 use crate::vault::Vault;
-use crate::writer::{Call, OnCommit, Patient, Writer};
+use crate::writer::{COMPANY, Call, OnCommit, Patient, Writer};
 
 /// Prepared statements kept by a connection; we have about sixty.
 const STATEMENTS: usize = 128;
@@ -106,8 +107,7 @@ impl SqliteStore {
         }
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(self.directory.database(), flags)?;
-        connection.busy_timeout(BUSY)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        prepare_connection(&connection)?;
         Ok(connection)
     }
 }
@@ -124,13 +124,18 @@ impl Store for SqliteStore {
     }
 
     fn submit_soon(&self, job: Box<dyn Job>) {
-        let is_first = {
+        let waiting = {
             let mut patient = self.patient.lock().expect("no holder panics");
             patient.push(job);
-            patient.len() == 1
+            patient.len()
+        };
+        let call = match waiting {
+            1 => Call::Patient,
+            COMPANY => Call::Company,
+            _ => return,
         };
         let calls = self.calls.as_ref().expect("taken only on drop");
-        if is_first && calls.send(Call::Patient).is_err() {
+        if calls.send(call).is_err() {
             self.works.store(false, Ordering::Relaxed);
             for job in std::mem::take(&mut *self.patient.lock().expect("no holder panics")) {
                 job.done(Err(Refusal::new(Kind::Transient, CANNOT)));
@@ -158,9 +163,15 @@ impl Drop for SqliteStore {
     }
 }
 
-fn set_up(connection: &Connection, ephemeral: bool) -> rusqlite::Result<()> {
+fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Plans that depend on the values bound are made anew for each use. Ours do not, and that costs more than the query.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+}
+
+fn set_up(connection: &Connection, ephemeral: bool) -> rusqlite::Result<()> {
+    prepare_connection(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", if ephemeral { "OFF" } else { "FULL" })?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;

@@ -21,10 +21,13 @@ const MAX_BATCH: usize = 256;
 /// Jobs that can wait do so for this long, unless another commit takes them along.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// So many of them are company enough for a commit of their own.
+pub(crate) const COMPANY: usize = 16;
+
 /// Called with what became true, after each commit.
 pub type OnCommit = Box<dyn Fn(&[Topic]) + Send>;
 
-/// Jobs that can wait. Only the first of them wakes the writer.
+/// Jobs that can wait. They wake the writer when the first of them comes and when they are enough.
 pub(crate) type Patient = Arc<Mutex<Vec<Box<dyn Job>>>>;
 
 /// What reaches the writer.
@@ -32,6 +35,8 @@ pub(crate) enum Call {
     Job(Box<dyn Job>),
     /// There is something among the patient.
     Patient,
+    /// There is enough among the patient.
+    Company,
 }
 
 pub(crate) struct Writer {
@@ -68,7 +73,7 @@ impl Writer {
                     continue;
                 }
                 Ok(Call::Job(job)) => VecDeque::from([job]),
-                Err(_) => VecDeque::new(),
+                Ok(Call::Company) | Err(_) => VecDeque::new(),
             };
             patient_until = None;
             waiting.extend(std::mem::take(&mut *self.patient.lock().expect("no holder panics")));
@@ -132,7 +137,7 @@ impl Writer {
             if waiting.is_empty() {
                 match self.calls.try_recv() {
                     Ok(Call::Job(job)) => waiting.push_back(job),
-                    Ok(Call::Patient) => {
+                    Ok(Call::Patient | Call::Company) => {
                         waiting.extend(std::mem::take(&mut *self.patient.lock().expect("no holder panics")))
                     }
                     Err(_) => {}
