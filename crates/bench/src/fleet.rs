@@ -1,0 +1,101 @@
+//! Many simulated nodes: joining in an orderly way, then heartbeats and polls at the official pace.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tonic::Status;
+use tonic::transport::Endpoint;
+
+use crate::Failure;
+use crate::call::Tally;
+use crate::node::{Delivery, SimNode};
+use crate::pacing::{Backoff, Jitter, POLL_PAUSE};
+use crate::stats::Samples;
+use crate::superlink::Addresses;
+
+const JOINING_AT_ONCE: usize = 16;
+const JOIN_TRIES: usize = 5;
+
+/// Connects and registers `count` nodes, a few at a time.
+pub async fn join(addresses: &Addresses, count: usize, tally: &Arc<Tally>) -> Result<Vec<Arc<SimNode>>, Failure> {
+    let started = Arc::new(AtomicUsize::new(0));
+    let mut workers = JoinSet::new();
+    for _ in 0..JOINING_AT_ONCE.min(count) {
+        let (endpoint, tally, started) = (addresses.fleet(), tally.clone(), started.clone());
+        workers.spawn(async move {
+            let mut nodes = Vec::new();
+            while started.fetch_add(1, Ordering::Relaxed) < count {
+                nodes.push(Arc::new(join_one(&endpoint, &tally).await?));
+            }
+            Ok::<_, Status>(nodes)
+        });
+    }
+    let mut nodes = Vec::with_capacity(count);
+    while let Some(joined) = workers.join_next().await {
+        nodes.extend(joined??);
+    }
+    Ok(nodes)
+}
+
+/// A busy server may drop a connection or refuse a registration; whoever runs a real SuperNode starts it again.
+async fn join_one(endpoint: &Endpoint, tally: &Arc<Tally>) -> Result<SimNode, Status> {
+    let mut backoff = Backoff::default();
+    let mut tries = 1;
+    loop {
+        match SimNode::join(endpoint, tally.clone()).await {
+            Err(_) if tries < JOIN_TRIES => {
+                tries += 1;
+                tokio::time::sleep(backoff.after_unavailable(&mut tally.jitter())).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// What a fleet did since the counters were last cleared.
+#[derive(Default)]
+pub struct Pulse {
+    pub polls: AtomicUsize,
+    /// Milliseconds per heartbeat.
+    pub heartbeats: Mutex<Samples>,
+}
+
+impl Pulse {
+    pub fn reset(&self) {
+        self.polls.store(0, Ordering::Relaxed);
+        *self.heartbeats.lock().expect("no panic while counting") = Samples::default();
+    }
+}
+
+/// Heartbeats of every node for as long as the set lives; the first ones spread over `spread`.
+pub fn spawn_heartbeats(nodes: &[Arc<SimNode>], spread: Duration, pulse: &Arc<Pulse>, tasks: &mut JoinSet<()>) {
+    for node in nodes {
+        let (node, pulse, mut jitter) = (node.clone(), pulse.clone(), Jitter::new(node.id));
+        tasks.spawn(async move {
+            tokio::time::sleep(jitter.duration_below(spread)).await;
+            loop {
+                let began = Instant::now();
+                // A failure is in the tally; the next heartbeat comes in any case.
+                let _ = node.heartbeat().await;
+                pulse.heartbeats.lock().expect("no panic while counting").add(began.elapsed().as_secs_f64() * 1e3);
+                tokio::time::sleep(jitter.heartbeat_pause()).await;
+            }
+        });
+    }
+}
+
+/// The idle loop of one node: ask, and if there was nothing ask again after the official pause. Returns with a message.
+pub async fn wait_for_message(node: &SimNode, pulse: &Pulse) -> Delivery {
+    loop {
+        let answer = node.poll().await;
+        pulse.polls.fetch_add(1, Ordering::Relaxed);
+        if let Ok(Some(delivery)) = answer {
+            return delivery;
+        }
+        // An official SuperNode dies of an error here and is started again; a pause stands for that.
+        tokio::time::sleep(POLL_PAUSE).await;
+    }
+}

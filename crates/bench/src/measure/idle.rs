@@ -1,0 +1,114 @@
+//! What a fleet with nothing to do costs: every node polls and sends heartbeats at the official pace.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use super::{MB, Outcome, Watch};
+use crate::Failure;
+use crate::call::Tally;
+use crate::fleet::{self, Pulse};
+use crate::pacing::Jitter;
+use crate::superlink::SuperLink;
+use crate::table::{Better, Cell, Metric, Target};
+
+/// First polls and heartbeats are spread over one heartbeat interval, so that no wave remains of the start.
+const SPREAD: Duration = Duration::from_secs(20);
+const SETTLE: Duration = Duration::from_secs(5);
+/// No longer than this, however long polls are held.
+const LONGEST: Duration = Duration::from_secs(150);
+const SECOND: Duration = Duration::from_secs(1);
+/// Beyond either of these a server does not keep up: its CPU is no longer the price of the fleet.
+const OVERLOAD_HEARTBEAT_MS: f64 = 1000.0;
+const OVERLOAD_FAILED_SHARE: f64 = 0.01;
+
+#[derive(Clone)]
+pub struct Idle {
+    pub nodes: usize,
+    pub duration: Duration,
+}
+
+impl Idle {
+    pub fn title(&self) -> String {
+        format!("{} idle nodes, official pacing", crate::table::short(self.nodes as f64))
+    }
+
+    pub fn metrics(&self) -> Vec<Metric> {
+        let at_full_size = |limit| if self.nodes >= 10_000 { Target::AtMost(limit) } else { Target::None };
+        let per_node = Target::Factor { memory: Some(15.0), database: Some(100.0) };
+        vec![
+            Metric::new("server CPU, % of one core", Better::Lower, at_full_size(25.0)),
+            Metric::new("server CPU us per node and second", Better::Lower, per_node),
+            Metric::new("RSS MB", Better::Lower, at_full_size(600.0)),
+            Metric::new("heartbeat p99 ms", Better::Lower, Target::None),
+            Metric::new("failed calls", Better::Neither, Target::AtMost(0.0)),
+            Metric::new("nodes registered per second", Better::Higher, Target::None),
+        ]
+    }
+
+    /// Lets the time pass; longer where polls are held, until every node has had an answer and asked again, for that
+    /// is part of what a held poll costs.
+    async fn observe(&self, pulse: &Pulse) {
+        let began = Instant::now();
+        tokio::time::sleep(self.duration).await;
+        while pulse.polls.load(Ordering::Relaxed) < self.nodes && began.elapsed() < LONGEST {
+            tokio::time::sleep(SECOND).await;
+        }
+    }
+
+    pub async fn run(&self, server: &SuperLink) -> Result<Outcome, Failure> {
+        let tally = Arc::new(Tally::default());
+        let began = Instant::now();
+        let nodes = fleet::join(&server.addresses, self.nodes, &tally).await?;
+        let registered_per_s = self.nodes as f64 / began.elapsed().as_secs_f64();
+
+        let pulse = Arc::new(Pulse::default());
+        let mut tasks = JoinSet::new();
+        fleet::spawn_heartbeats(&nodes, SPREAD, &pulse, &mut tasks);
+        for node in &nodes {
+            let (node, pulse, mut jitter) = (node.clone(), pulse.clone(), Jitter::new(!node.id));
+            tasks.spawn(async move {
+                tokio::time::sleep(jitter.duration_below(SPREAD)).await;
+                fleet::wait_for_message(&node, &pulse).await;
+            });
+        }
+        tokio::time::sleep(SPREAD + SETTLE).await;
+
+        tally.reset();
+        pulse.reset();
+        let watch = Watch::start(server)?;
+        self.observe(&pulse).await;
+        let spent = watch.stop(server)?;
+        let resident = server.memory()?.resident as f64;
+        let mut heartbeats = pulse.heartbeats.lock().expect("no panic while counting").clone();
+        let (polls, failed) = (pulse.polls.load(Ordering::Relaxed), tally.failed());
+        drop(tasks);
+
+        let heartbeat_p99_ms = heartbeats.percentile(99.0).unwrap_or(f64::NAN);
+        let calls = (polls + heartbeats.len()) as f64;
+        let overloaded = heartbeat_p99_ms > OVERLOAD_HEARTBEAT_MS || failed as f64 > OVERLOAD_FAILED_SHARE * calls;
+        let cpu_share = spent.server_cpu_s / spent.wall_s;
+        let cell = |value: f64| {
+            if overloaded { Cell::Incomparable(value, "overloaded".to_owned()) } else { Cell::Number(value) }
+        };
+        let cells = vec![
+            cell(cpu_share * 100.0),
+            cell(cpu_share * 1e6 / self.nodes as f64),
+            cell(resident / MB),
+            cell(heartbeat_p99_ms),
+            (failed as f64).into(),
+            registered_per_s.into(),
+        ];
+        let mut notes = vec![format!(
+            "{polls} polls and {} heartbeats in {:.0} s, {} retries; generator {:.2} cores busy",
+            heartbeats.len(),
+            spent.wall_s,
+            tally.retries(),
+            spent.generator_cpu_s / spent.wall_s
+        )];
+        notes.extend(tally.errors().into_iter().map(|(text, count)| format!("{count} x {text}")));
+        Ok(Outcome { cells, notes, complete: true })
+    }
+}

@@ -1,0 +1,265 @@
+//! One round of training without the training: an instruction to every node, a reply from every node.
+//!
+//! Paced: nodes and ServerApp wait as the official ones do. Unpaced: wherever an official component would sleep and
+//! poll, a signal inside the generator stands in, so that the time is the server's alone.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tonic::Status;
+use trellis_core::id::NodeId;
+
+use super::{Outcome, Spent, Watch};
+use crate::Failure;
+use crate::call::Tally;
+use crate::fleet::{self, Pulse};
+use crate::node::SimNode;
+use crate::pacing::{Jitter, POLL_PAUSE};
+use crate::payload::{Beside, Envelope, Model};
+use crate::serverapp::ServerApp;
+use crate::stats::Samples;
+use crate::superlink::SuperLink;
+use crate::table::{Better, Cell, Metric, Target};
+
+const MODEL_BYTES: usize = 1024;
+const HEARTBEAT_SPREAD: Duration = Duration::from_secs(20);
+
+#[derive(Clone)]
+pub struct Round {
+    pub nodes: usize,
+    /// Unpaced rounds one after the other; their median counts.
+    pub repeats: usize,
+    /// After this long a round is over, and what has not arrived is lost.
+    pub limit: Duration,
+}
+
+/// The two ends of a round and what they send.
+pub struct Stage {
+    pub app: ServerApp,
+    pub nodes: Vec<Arc<SimNode>>,
+    pub instruction: Model,
+    pub replies: Vec<Arc<Model>>,
+    pub tally: Arc<Tally>,
+    pulse: Arc<Pulse>,
+    heartbeats: JoinSet<()>,
+}
+
+impl Stage {
+    /// Connects everybody and prepares every object, before any clock starts.
+    pub async fn set_up(server: &SuperLink, nodes: usize, model_bytes: usize) -> Result<Self, Failure> {
+        let tally = Arc::new(Tally::default());
+        let (instruction, replies) = tokio::task::spawn_blocking(move || {
+            let replies =
+                (0..nodes).map(|node| Arc::new(Model::generate(model_bytes, node as u64 + 1, Beside::Metrics)));
+            (Model::generate(model_bytes, 0, Beside::Config), replies.collect())
+        })
+        .await?;
+        let nodes = fleet::join(&server.addresses, nodes, &tally).await?;
+        let pulse = Arc::new(Pulse::default());
+        let mut heartbeats = JoinSet::new();
+        fleet::spawn_heartbeats(&nodes, HEARTBEAT_SPREAD, &pulse, &mut heartbeats);
+        let app = ServerApp::launch(&server.addresses, tally.clone()).await?;
+        Ok(Self { app, nodes, instruction, replies, tally, pulse, heartbeats })
+    }
+
+    fn envelopes(&self, group_id: &str) -> Vec<Envelope> {
+        let to = |node: &Arc<SimNode>| Envelope::instruction(self.app.run_id, node.id, group_id, &self.instruction);
+        self.nodes.iter().map(to).collect()
+    }
+
+    /// Ends the run, but leaves the nodes connected.
+    pub async fn finish(self) -> Result<JoinSet<()>, Failure> {
+        self.app.finish().await?;
+        Ok(self.heartbeats)
+    }
+}
+
+/// Seconds from the first push until: instructions are pushed, all nodes have answered, all replies are collected.
+pub struct Phases {
+    pub pushed_s: f64,
+    pub answered_s: f64,
+    pub collected_s: f64,
+    pub lost: usize,
+}
+
+/// A round without any waiting: push, then all nodes at once, then collect.
+pub async fn unpaced(stage: &Stage, group_id: &str, limit: Duration) -> Result<Phases, Failure> {
+    let envelopes = stage.envelopes(group_id);
+    let began = Instant::now();
+    let elapsed_s = || began.elapsed().as_secs_f64();
+    let asked = push(stage, &envelopes).await;
+    let pushed_s = elapsed_s();
+
+    let mut answers = JoinSet::new();
+    let told = if asked.is_empty() { &[][..] } else { &stage.nodes };
+    for (node, model) in told.iter().cloned().zip(stage.replies.iter().cloned()) {
+        let pulse = stage.pulse.clone();
+        answers.spawn(async move {
+            let delivery = fleet::wait_for_message(&node, &pulse).await;
+            node.answer(&delivery, &model).await.is_ok().then_some(node.id)
+        });
+    }
+    let mut answered = HashSet::new();
+    while let Ok(Some(answer)) = tokio::time::timeout(limit.saturating_sub(began.elapsed()), answers.join_next()).await
+    {
+        answered.extend(answer?);
+    }
+    let answered_s = elapsed_s();
+    answers.abort_all();
+
+    let received = collect(&stage.app, asked, began + limit, |node| answered.contains(&node), || answered.len()).await;
+    Ok(Phases { pushed_s, answered_s, collected_s: elapsed_s(), lost: stage.nodes.len() - received })
+}
+
+/// A round as official components would have it: nodes already poll, the ServerApp polls when replies are missing.
+async fn paced(stage: &Stage, group_id: &str, limit: Duration) -> Phases {
+    let gave_up: Arc<Mutex<HashSet<u64>>> = Arc::default();
+    let mut loops = JoinSet::new();
+    for (node, model) in stage.nodes.iter().cloned().zip(stage.replies.iter().cloned()) {
+        let (pulse, gave_up, mut jitter) = (stage.pulse.clone(), gave_up.clone(), Jitter::new(node.id));
+        loops.spawn(async move {
+            tokio::time::sleep(jitter.duration_below(POLL_PAUSE)).await;
+            let delivery = fleet::wait_for_message(&node, &pulse).await;
+            if node.answer(&delivery, &model).await.is_err() {
+                gave_up.lock().expect("no panic while counting").insert(node.id);
+            }
+        });
+    }
+    tokio::time::sleep(POLL_PAUSE).await;
+
+    let envelopes = stage.envelopes(group_id);
+    let began = Instant::now();
+    let asked = push(stage, &envelopes).await;
+    let pushed_s = began.elapsed().as_secs_f64();
+    let nodes = stage.nodes.len();
+    let lost = || gave_up.lock().expect("no panic while counting");
+    let received =
+        collect(&stage.app, asked, began + limit, |node| !lost().contains(&node), || nodes - lost().len()).await;
+    let collected_s = began.elapsed().as_secs_f64();
+    Phases { pushed_s, answered_s: collected_s, collected_s, lost: nodes - received }
+}
+
+/// Which messages the server took. None, if it failed: then the round is lost, and the failure is in the tally.
+async fn push(stage: &Stage, envelopes: &[Envelope]) -> HashSet<String> {
+    stage.app.push(envelopes, &stage.instruction).await.unwrap_or_default()
+}
+
+/// Collects replies as the official send-and-receive loop does, until as many as can be expected are there or time is
+/// over. Returns how many came from nodes.
+///
+/// A reply whose node gave up half-way is left alone. An official ServerApp would try for two hours to get its
+/// missing objects; it is lost either way, and the others should be counted.
+async fn collect(
+    app: &ServerApp,
+    mut missing: HashSet<String>,
+    until: Instant,
+    is_whole: impl Fn(u64) -> bool,
+    expected: impl Fn() -> usize,
+) -> usize {
+    let mut received = 0;
+    while received < expected() && !missing.is_empty() && Instant::now() < until {
+        let step = collect_some(app, &mut missing, &is_whole, &mut received);
+        // A failure is in the tally; the loop of the ServerApp ends with it.
+        match tokio::time::timeout_at(until.into(), step).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => break,
+        }
+        if received < expected() && !missing.is_empty() {
+            tokio::time::sleep(POLL_PAUSE).await;
+        }
+    }
+    received
+}
+
+async fn collect_some(
+    app: &ServerApp,
+    missing: &mut HashSet<String>,
+    is_whole: &impl Fn(u64) -> bool,
+    received: &mut usize,
+) -> Result<(), Status> {
+    for reply in app.pull(missing).await? {
+        let from = reply.sender();
+        if is_whole(from) {
+            app.receive(&reply).await?;
+            // Errors that the server made up (node offline, message expired) come from the server itself.
+            *received += usize::from(from != NodeId::SUPERLINK.0);
+        }
+        missing.remove(reply.answers());
+    }
+    Ok(())
+}
+
+impl Round {
+    pub fn title(&self) -> String {
+        format!("small round, {} nodes (1 KB model, 23 calls per node)", crate::table::short(self.nodes as f64))
+    }
+
+    pub fn metrics(&self) -> Vec<Metric> {
+        let promised =
+            if self.nodes >= 1000 { Target::Factor { memory: Some(6.0), database: None } } else { Target::None };
+        vec![
+            Metric::new("wall s", Better::Lower, Target::None),
+            // The promise is judged by this, for a server that sheds half of its messages is done early.
+            Metric::new("replies per second", Better::Higher, promised),
+            Metric::new("server CPU s", Better::Lower, Target::None),
+            Metric::new("wall s at official pacing", Better::Lower, Target::None),
+            Metric::new("replies lost", Better::Neither, Target::AtMost(0.0)),
+            Metric::new("calls retried after UNAVAILABLE", Better::Neither, Target::None),
+        ]
+    }
+
+    pub async fn run(&self, server: &SuperLink) -> Result<Outcome, Failure> {
+        let stage = Stage::set_up(server, self.nodes, MODEL_BYTES).await?;
+        let mut rounds = Vec::new();
+        let watch = Watch::start(server)?;
+        for repeat in 0..self.repeats {
+            rounds.push(unpaced(&stage, &format!("unpaced-{repeat}"), self.limit).await?);
+        }
+        let spent = watch.stop(server)?;
+        let paced = paced(&stage, "paced", self.limit).await;
+        Ok(self.outcome(&stage, &rounds, &spent, &paced))
+    }
+
+    fn outcome(&self, stage: &Stage, rounds: &[Phases], spent: &Spent, paced: &Phases) -> Outcome {
+        let median =
+            |seconds: fn(&Phases) -> f64| rounds.iter().map(seconds).collect::<Samples>().median().unwrap_or(f64::NAN);
+        let wall_s = median(|phases| phases.collected_s);
+        let lost: usize = rounds.iter().map(|phases| phases.lost).sum();
+        let rate = (self.nodes as f64 - lost as f64 / rounds.len() as f64) / wall_s;
+        let in_time = wall_s < self.limit.as_secs_f64();
+        let cells = vec![
+            lossy(wall_s, lost, self.limit),
+            if in_time { rate.into() } else { Cell::Incomparable(rate, "cut off".to_owned()) },
+            lossy(spent.server_cpu_s / rounds.len() as f64, lost, self.limit),
+            lossy(paced.collected_s, paced.lost, self.limit),
+            ((lost + paced.lost) as f64).into(),
+            (stage.tally.retries() as f64).into(),
+        ];
+        let mut notes = vec![format!(
+            "push {:.2} s, nodes {:.2} s, collect {:.2} s; {lost} of {} replies lost, at official pacing {} of {}; \
+             generator {:.2} cores busy",
+            median(|phases| phases.pushed_s),
+            median(|phases| phases.answered_s - phases.pushed_s),
+            median(|phases| phases.collected_s - phases.answered_s),
+            rounds.len() * self.nodes,
+            paced.lost,
+            self.nodes,
+            spent.generator_cpu_s / spent.wall_s
+        )];
+        notes.extend(stage.tally.errors().into_iter().map(|(text, count)| format!("{count} x {text}")));
+        Outcome { cells, notes, complete: lost + paced.lost == 0 }
+    }
+}
+
+/// A round that lost replies did less work, so its numbers are still good for a ratio; unless it ran into its limit,
+/// for then they say more about the limit.
+pub fn lossy(value: f64, lost: usize, limit: Duration) -> Cell {
+    let remark = || format!("{lost} lost");
+    match lost {
+        0 => Cell::Number(value),
+        _ if value >= limit.as_secs_f64() => Cell::Incomparable(value, remark()),
+        _ => Cell::Remarked(value, remark()),
+    }
+}

@@ -1,0 +1,252 @@
+//! Rows, ratios, targets and the markdown table. Knows nothing of how a number was measured.
+
+use std::fmt::{self, Write as _};
+
+/// Which way a number is good.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    Lower,
+    Higher,
+    /// A count that is only looked at; no ratio makes sense.
+    Neither,
+}
+
+/// What is promised of ours.
+#[derive(Clone, Copy)]
+pub enum Target {
+    None,
+    /// Better than the original by these factors, where one is promised.
+    Factor {
+        memory: Option<f64>,
+        database: Option<f64>,
+    },
+    AtMost(f64),
+}
+
+pub struct Metric {
+    pub name: String,
+    pub better: Better,
+    pub target: Target,
+}
+
+impl Metric {
+    pub fn new(name: impl Into<String>, better: Better, target: Target) -> Self {
+        Self { name: name.into(), better, target }
+    }
+}
+
+/// One measured value, or why there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    Number(f64),
+    /// Measured with a blemish that does not flatter the server: still good for a ratio.
+    Remarked(f64, String),
+    /// Measured under conditions that make a ratio meaningless.
+    Incomparable(f64, String),
+    Missing(String),
+}
+
+impl Cell {
+    fn comparable(&self) -> Option<f64> {
+        match self {
+            Cell::Number(value) | Cell::Remarked(value, _) => Some(*value),
+            Cell::Incomparable(..) | Cell::Missing(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cell::Number(value) => f.write_str(&short(*value)),
+            Cell::Remarked(value, remark) | Cell::Incomparable(value, remark) => {
+                write!(f, "{} ({remark})", short(*value))
+            }
+            Cell::Missing(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<f64> for Cell {
+    fn from(value: f64) -> Self {
+        Cell::Number(value)
+    }
+}
+
+/// One line of the table: the original in memory, the original with its database, ours.
+pub struct Row {
+    pub metric: Metric,
+    pub memory: Cell,
+    pub database: Cell,
+    pub ours: Cell,
+}
+
+impl Row {
+    fn factor(&self, original: &Cell) -> Option<f64> {
+        let (theirs, ours) = (original.comparable()?, self.ours.comparable()?);
+        let factor = match self.metric.better {
+            Better::Lower => theirs / ours,
+            Better::Higher => ours / theirs,
+            Better::Neither => return None,
+        };
+        factor.is_finite().then_some(factor)
+    }
+
+    /// Whether the target is met; nothing where there is none, or no number to judge by.
+    fn met(&self) -> Option<bool> {
+        match self.metric.target {
+            Target::None => None,
+            Target::AtMost(limit) => match self.ours {
+                Cell::Number(ours) | Cell::Remarked(ours, _) | Cell::Incomparable(ours, _) => Some(ours <= limit),
+                Cell::Missing(_) => None,
+            },
+            Target::Factor { memory, database } => {
+                let judged: Vec<bool> = [(memory, &self.memory), (database, &self.database)]
+                    .into_iter()
+                    .filter_map(|(wanted, cell)| Some(self.factor(cell)? >= wanted?))
+                    .collect();
+                (!judged.is_empty()).then(|| judged.into_iter().all(|met| met))
+            }
+        }
+    }
+
+    fn target_text(&self) -> String {
+        match self.metric.target {
+            Target::None => String::new(),
+            Target::AtMost(0.0) => "0".to_owned(),
+            Target::AtMost(limit) => format!("<= {}", short(limit)),
+            Target::Factor { memory, database } => {
+                let part = |factor: Option<f64>| factor.map_or("-".to_owned(), |f| format!(">= {}x", short(f)));
+                format!("{} / {}", part(memory), part(database))
+            }
+        }
+    }
+}
+
+const HEADER: &str =
+    "| | 1.25 memory | 1.25 --database | trellis | better than memory | better than --database | target | met |
+|---|---|---|---|---|---|---|---|
+";
+
+/// The table as markdown; every section is a line of its own in bold.
+pub fn markdown(sections: &[(String, Vec<Row>)]) -> String {
+    let mut text = HEADER.to_owned();
+    for (title, rows) in sections {
+        let _ = writeln!(text, "| **{title}** | | | | | | | |");
+        for row in rows {
+            let factor = |cell: &Cell| row.factor(cell).map_or("-".to_owned(), |f| format!("{}x", short(f)));
+            let met = row.met().map_or("", |met| if met { "yes" } else { "**no**" });
+            let _ = writeln!(
+                text,
+                "| {} | {} | {} | {} | {} | {} | {} | {met} |",
+                row.metric.name,
+                row.memory,
+                row.database,
+                row.ours,
+                factor(&row.memory),
+                factor(&row.database),
+                row.target_text(),
+            );
+        }
+    }
+    text
+}
+
+/// Three digits that count; thousands apart.
+pub fn short(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 {
+        return "0".to_owned();
+    }
+    if size >= 99.95 {
+        return thousands(value.round() as i64);
+    }
+    let decimals = (2 - size.log10().floor() as i32).max(0) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn thousands(value: i64) -> String {
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::from(if value < 0 { "-" } else { "" });
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        let cases = [
+            (0.0, "0"),
+            (0.01234, "0.0123"),
+            (0.5, "0.5"),
+            (1.16, "1.16"),
+            (8.4, "8.4"),
+            (39.0, "39"),
+            (57.25, "57.2"),
+            (99.99, "100"),
+            (916.4, "916"),
+            (10_000.0, "10,000"),
+            (1_234_567.0, "1,234,567"),
+            (-1500.0, "-1,500"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(short(value), text, "{value}");
+        }
+    }
+
+    fn row(better: Better, target: Target, cells: [Cell; 3]) -> Row {
+        let [memory, database, ours] = cells;
+        Row { metric: Metric::new("m", better, target), memory, database, ours }
+    }
+
+    #[test]
+    fn factors_point_the_right_way_and_targets_need_both() {
+        let target = Target::Factor { memory: Some(3.0), database: Some(10.0) };
+        let lower = row(Better::Lower, target, [1.25.into(), 8.0.into(), 0.25.into()]);
+        assert_eq!(lower.met(), Some(true));
+        let short_of_database = row(Better::Lower, target, [1.25.into(), 2.0.into(), 0.25.into()]);
+        assert_eq!(short_of_database.met(), Some(false));
+        let higher = row(Better::Higher, target, [100.0.into(), 10.0.into(), 300.0.into()]);
+        assert_eq!(higher.met(), Some(true));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_not_judged() {
+        let target = Target::Factor { memory: Some(3.0), database: None };
+        let overloaded = Cell::Incomparable(90.0, "overloaded".into());
+        assert_eq!(row(Better::Lower, target, [overloaded, 8.0.into(), 1.0.into()]).met(), None);
+        let lossy = Cell::Remarked(90.0, "1 lost".into());
+        assert_eq!(row(Better::Lower, target, [lossy, 8.0.into(), 1.0.into()]).met(), Some(true));
+        let missing = Cell::Missing("failed".into());
+        assert_eq!(row(Better::Lower, Target::AtMost(25.0), [1.0.into(), 1.0.into(), missing]).met(), None);
+        assert_eq!(row(Better::Lower, target, [1.0.into(), 1.0.into(), 0.0.into()]).met(), None);
+    }
+
+    #[test]
+    fn the_table_reads_as_markdown() {
+        let target = Target::Factor { memory: Some(3.0), database: Some(10.0) };
+        let rows = vec![
+            row(Better::Lower, target, [1.2.into(), Cell::Incomparable(8.0, "overloaded".into()), 0.3.into()]),
+            row(Better::Neither, Target::AtMost(0.0), [1.0.into(), 0.0.into(), 2.0.into()]),
+        ];
+        let text = markdown(&[("per request".into(), rows)]);
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "| **per request** | | | | | | | |",
+                "| m | 1.2 | 8 (overloaded) | 0.3 | 4x | - | >= 3x / >= 10x | yes |",
+                "| m | 1 | 0 | 2 | - | - | 0 | **no** |",
+            ]
+        );
+    }
+}
