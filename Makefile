@@ -50,8 +50,7 @@ soak: release ## kill the SuperLink at every crash point and at KILLS random mom
 
 .PHONY: bench
 bench: release ## measure our SuperLink beside the original, in one run on this machine
-	venv="$$($(PYTHON) tests/provision.py)" && \
-	  $(CARGO) run --release --package trellis-bench -- --official-venv "$$venv" --trellis $(RELEASE_BIN) $(ARGS)
+	FLWR_VENV="$$($(PYTHON) tests/provision.py)" bench/run.sh $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)

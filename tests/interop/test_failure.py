@@ -11,6 +11,7 @@ from harness.process import wait_pid_file
 
 START_LIMIT_S = 60.0
 SECONDS_AFTER_DEATH = 10.0
+SECONDS_AFTER_HANGUP = 35.0
 LINES = 5000
 
 
@@ -55,6 +56,22 @@ def test_a_killed_serverapp_fails_the_run_within_seconds(nodeless, workspace, se
     assert re.search(r"signal 9|SIGKILL|killed", state.details), f"the reason names no signal: {state.details!r}"
     fed.cli.submit(pid_path=workspace.root / "next.pid")
     assert wait_pid_file(workspace.root / "next.pid", START_LIMIT_S) != pid, "the next run was not launched"
+
+
+@pytest.mark.trellis_only
+def test_a_killed_serverapp_of_a_superexec_fails_the_run_when_its_next_heartbeat_is_missing(nodeless, workspace):
+    """Only the connection tells: it is closed, and an app that lives would be heard within 25 s."""
+    fed = nodeless("hangs", isolation=PROCESS).start()
+    pid_path = workspace.root / "serverapp.pid"
+    run_id = fed.cli.submit(pid_path=pid_path)
+    pid = wait_pid_file(pid_path, START_LIMIT_S)
+    fed.superlink.control.wait_status(run_id, "running", START_LIMIT_S)
+
+    os.kill(pid, signal.SIGKILL)
+
+    state = fed.wait_finished(run_id, SECONDS_AFTER_HANGUP)
+    assert state.status == "finished:failed"
+    assert "No heartbeat" in state.details
 
 
 @pytest.mark.quick
