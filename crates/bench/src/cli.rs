@@ -70,7 +70,7 @@ pub struct Cli {
     round_nodes: Vec<usize>,
 
     /// Rounds: after this long what has not arrived is lost
-    #[arg(long, default_value_t = 180, value_name = "S")]
+    #[arg(long, default_value_t = 90, value_name = "S")]
     round_limit_seconds: u64,
 
     /// Large model: how large [default: 100, quick 20]
