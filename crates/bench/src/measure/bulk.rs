@@ -60,7 +60,7 @@ impl Bulk {
         let after = server.memory()?;
 
         let mb = |bytes: u64| bytes as f64 / MB;
-        let cell = |value: f64| lossy(value, phases.lost, self.limit);
+        let cell = |value: f64| lossy(value, phases.lost, self.nodes, self.limit);
         let cells = vec![
             cell(phases.collected_s),
             if phases.lost == 0 { (mb(moved) / phases.collected_s).into() } else { Cell::Missing("-".to_owned()) },

@@ -227,23 +227,23 @@ impl Round {
             |seconds: fn(&Phases) -> f64| rounds.iter().map(seconds).collect::<Samples>().median().unwrap_or(f64::NAN);
         let wall_s = median(|phases| phases.collected_s);
         let lost: usize = rounds.iter().map(|phases| phases.lost).sum();
+        let asked = rounds.len() * self.nodes;
         let rate = (self.nodes as f64 - lost as f64 / rounds.len() as f64) / wall_s;
         let in_time = wall_s < self.limit.as_secs_f64();
         let cells = vec![
-            lossy(wall_s, lost, self.limit),
+            lossy(wall_s, lost, asked, self.limit),
             if in_time { rate.into() } else { Cell::Incomparable(rate, "cut off".to_owned()) },
-            lossy(spent.server_cpu_s / rounds.len() as f64, lost, self.limit),
-            lossy(paced.collected_s, paced.lost, self.limit),
+            lossy(spent.server_cpu_s / rounds.len() as f64, lost, asked, self.limit),
+            lossy(paced.collected_s, paced.lost, self.nodes, self.limit),
             ((lost + paced.lost) as f64).into(),
             (stage.tally.retries() as f64).into(),
         ];
         let mut notes = vec![format!(
-            "push {:.2} s, nodes {:.2} s, collect {:.2} s; {lost} of {} replies lost, at official pacing {} of {}; \
+            "push {:.2} s, nodes {:.2} s, collect {:.2} s; {lost} of {asked} replies lost, at official pacing {} of {}; \
              generator {:.2} cores busy",
             median(|phases| phases.pushed_s),
             median(|phases| phases.answered_s - phases.pushed_s),
             median(|phases| phases.collected_s - phases.answered_s),
-            rounds.len() * self.nodes,
             paced.lost,
             self.nodes,
             spent.generator_cpu_s / spent.wall_s
@@ -253,13 +253,28 @@ impl Round {
     }
 }
 
-/// A round that lost replies did less work, so its numbers are still good for a ratio; unless it ran into its limit,
-/// for then they say more about the limit.
-pub fn lossy(value: f64, lost: usize, limit: Duration) -> Cell {
-    let remark = || format!("{lost} lost");
+/// A round that lost some replies did less work, so its numbers are still good for a ratio. Not so if it lost most of
+/// them, or ran into its limit: then they say more about the limit.
+pub fn lossy(value: f64, lost: usize, of: usize, limit: Duration) -> Cell {
+    let remark = || format!("{lost} of {of} lost");
     match lost {
         0 => Cell::Number(value),
-        _ if value >= limit.as_secs_f64() => Cell::Incomparable(value, remark()),
+        _ if 2 * lost > of || value >= limit.as_secs_f64() => Cell::Incomparable(value, remark()),
         _ => Cell::Remarked(value, remark()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told_and_great_losses_are_not_compared() {
+        let limit = Duration::from_secs(90);
+        let remark = |text: &str| text.to_owned();
+        assert_eq!(lossy(5.0, 0, 10, limit), Cell::Number(5.0));
+        assert_eq!(lossy(5.0, 2, 10, limit), Cell::Remarked(5.0, remark("2 of 10 lost")));
+        assert_eq!(lossy(5.0, 6, 10, limit), Cell::Incomparable(5.0, remark("6 of 10 lost")));
+        assert_eq!(lossy(90.0, 1, 10, limit), Cell::Incomparable(90.0, remark("1 of 10 lost")));
     }
 }
