@@ -11,6 +11,8 @@ use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{Run, State};
 use trellis_wire::proto;
 
+use crate::dialect::app::SERVER_APP;
+
 fn invalid(text: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(Kind::Invalid, text)
 }
@@ -68,6 +70,8 @@ pub fn metadata_out(envelope: &Envelope, reply_to: Option<MessageId>) -> proto::
         ttl: envelope.ttl_s,
         message_type: envelope.message_type.clone(),
         created_at: envelope.created_at,
+        src_task_id: None,
+        dst_task_id: None,
     }
 }
 
@@ -117,6 +121,11 @@ pub fn run_out(run: &Run, traffic: Traffic) -> proto::Run {
         bytes_sent: traffic.bytes_sent,
         bytes_recv: traffic.bytes_received,
         clientapp_runtime: run.clientapp_runtime_s,
+        primary_task_type: SERVER_APP.to_owned(),
+        primary_task_id: Some(run.id.0),
+        series_id: run.id.0,
+        account_name: run.account.clone(),
+        client: String::new(),
     }
 }
 
@@ -144,6 +153,9 @@ pub fn node_out(node: &Node, now: Seconds) -> proto::NodeInfo {
         online_until: node.online_until,
         heartbeat_interval: node.heartbeat_interval_s,
         public_key: node.public_key.clone().into(),
+        location: None,
+        name: None,
+        client: String::new(),
     }
 }
 

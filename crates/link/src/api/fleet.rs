@@ -12,28 +12,32 @@ use trellis_core::refusal::{Kind, Refusal};
 use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
 
+use super::app::session_id;
 use super::control::{ACCOUNT_ID, ACCOUNT_NAME};
 use super::random_id;
 use crate::clock::system_now;
 use crate::convert;
+use crate::dialect::{Client, Transport};
 use crate::link::Link;
-use crate::objects;
 
 /// Told to nodes with every answer; official nodes do not look at it.
 const RECONNECT_S: u64 = 5;
 /// A held pull looks by itself this often: another SuperLink on the same store cannot wake it.
 const GLANCE: Duration = Duration::from_secs(30);
 
-/// Who calls: a key that has signed the call.
+/// Who calls: a key that has signed the call, and the dialect it speaks.
 #[derive(Clone)]
 pub struct Caller {
     key: Bytes,
+    transport: Transport,
+    client: String,
 }
 
 impl Caller {
     /// Checks the signature.
-    pub fn verify(link: &Link, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        Ok(Caller { key: link.identities.signer(headers, system_now())? })
+    pub fn verify(link: &Link, client: &Client, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        let key = link.identities.signer(headers, system_now())?;
+        Ok(Caller { key, transport: client.transport, client: client.describe(headers) })
     }
 
     /// The caller speaks for this node.
@@ -84,7 +88,7 @@ pub async fn activate_node(
     let now = link.now();
     let node = link.write(move |tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, now)).await?;
     crash::point("node-activated");
-    tracing::info!(node = node.0, "node activated");
+    tracing::info!(node = node.0, client = caller.client, "node activated");
     Ok(ActivateNodeResponse { node_id: node.0 })
 }
 
@@ -134,7 +138,10 @@ pub async fn pull_messages(
     request: PullMessagesRequest,
 ) -> Result<PullMessagesResponse, Refusal> {
     let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
-    let hold = link.limits.hold_node_pull;
+    let hold = match caller.transport {
+        Transport::Grpc => link.limits.hold_node_pull,
+        Transport::Http => link.limits.hold_node_pull_http,
+    };
     let pulled = loop {
         let look = || link.read(|view| view.deliverable(node));
         if link.room.wait(Topic::Node(node), hold, GLANCE, look).await?.is_none() {
@@ -187,6 +194,7 @@ pub async fn push_messages(
         reconnect: Some(Reconnect { reconnect: RECONNECT_S }),
         results: ids.into_iter().map(|id| (id, 0)).collect(),
         objects_to_push,
+        session_id: session_id(&request.messages_list[0]),
     };
     link.note_traffic(run, prost::Message::encoded_len(&response) as u64, received);
     Ok(response)
@@ -244,31 +252,4 @@ pub async fn confirm_message_received(
     link.write_unheard(move |tx| fleet::confirm(tx, node, run, id));
     crash::point("instruction-confirmed");
     Ok(ConfirmMessageReceivedResponse {})
-}
-
-/// An object that came in one piece. Front ends that can stream do not use this.
-pub async fn push_object(
-    link: &Link,
-    caller: &Caller,
-    request: PushObjectRequest,
-) -> Result<PushObjectResponse, Refusal> {
-    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
-    let run = RunId(request.run_id);
-    let stored =
-        objects::take_whole(link, run, convert::object_id(&request.object_id)?, &request.object_content).await?;
-    link.note_traffic(run, 0, request.object_content.len() as u64);
-    Ok(PushObjectResponse { stored })
-}
-
-/// An object in one piece. Front ends that can stream do not use this.
-pub async fn pull_object(
-    link: &Link,
-    caller: &Caller,
-    request: PullObjectRequest,
-) -> Result<PullObjectResponse, Refusal> {
-    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
-    let run = RunId(request.run_id);
-    let outgoing = objects::fetch(link, run, convert::object_id(&request.object_id)?).await?;
-    link.note_traffic(run, outgoing.len_bytes(), 0);
-    outgoing.into_response().await
 }
