@@ -140,6 +140,8 @@ impl Envelope {
             ttl: to.created_at + to.ttl - created_at,
             message_type: to.message_type.clone(),
             created_at,
+            src_task_id: None,
+            dst_task_id: to.src_task_id,
         };
         Self::seal(metadata, model)
     }

@@ -288,6 +288,8 @@ fn answer_instead(
         dst: NodeId::SUPERLINK,
         group_id: asked.as_ref().map(|asked| asked.group_id.clone()).unwrap_or_default(),
         ttl_s: asked.as_ref().map_or(0.0, |asked| (asked.expires_at() - now).max(0.0)),
+        src_task: None,
+        dst_task: asked.as_ref().and_then(|asked| asked.src_task),
         message_type: asked.map_or_else(|| "system".to_owned(), |asked| asked.message_type),
         created_at: now,
         error: Some(why.error()),

@@ -52,6 +52,8 @@ pub fn envelope(message: &proto::Message) -> Result<(Envelope, Option<MessageId>
         ttl_s: metadata.ttl,
         message_type: metadata.message_type.clone(),
         created_at: metadata.created_at,
+        src_task: metadata.src_task_id,
+        dst_task: metadata.dst_task_id,
         error,
     };
     Ok((envelope, reply_to))
@@ -68,6 +70,8 @@ pub fn metadata_out(envelope: &Envelope, reply_to: Option<MessageId>) -> proto::
         ttl: envelope.ttl_s,
         message_type: envelope.message_type.clone(),
         created_at: envelope.created_at,
+        src_task_id: envelope.src_task,
+        dst_task_id: envelope.dst_task,
     }
 }
 
@@ -164,7 +168,12 @@ mod tests {
 
     #[test]
     fn a_message_carries_content_or_error_never_both_or_none() {
-        let metadata = proto::Metadata { message_id: "00".repeat(32), run_id: 1 << 63, ..Default::default() };
+        let metadata = proto::Metadata {
+            message_id: "00".repeat(32),
+            run_id: 1 << 63,
+            src_task_id: Some(0),
+            ..Default::default()
+        };
         let mut message = proto::Message { metadata: Some(metadata), content: None, error: None };
         assert_eq!(envelope(&message).unwrap_err().kind, Kind::Invalid);
         message.content = Some(proto::RecordDict::default());

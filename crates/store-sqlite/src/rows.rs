@@ -153,8 +153,11 @@ pub(crate) fn token_state(state: token::State) -> i64 {
     }
 }
 
-pub(crate) const ENVELOPE_COLUMNS: &str =
-    "message_id, run_id, src, dst, group_id, ttl, message_type, created_at, error_code, error_reason";
+pub(crate) const ENVELOPE_COLUMNS: &str = "message_id, run_id, src, dst, group_id, ttl, message_type, created_at, error_code, error_reason, src_task, dst_task";
+
+fn task(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    row.get::<_, Option<i64>>(column).map(|task| task.map(|task| task as u64))
+}
 
 fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
     let error = match row.get::<_, Option<i64>>(8)? {
@@ -170,15 +173,17 @@ fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
         ttl_s: row.get(5)?,
         message_type: row.get(6)?,
         created_at: row.get(7)?,
+        src_task: task(row, 10)?,
+        dst_task: task(row, 11)?,
         error,
     })
 }
 
 /// Behind the envelope: deliveries, state.
 pub(crate) fn instruction(row: &Row<'_>) -> rusqlite::Result<Instruction> {
-    let number: i64 = row.get(11)?;
+    let number: i64 = row.get(13)?;
     let state = message::State::ALL.into_iter().find(|state| message_state(*state) == number);
-    Ok(Instruction::restore(envelope(row)?, row.get(10)?, state.ok_or(unknown(11, number))?))
+    Ok(Instruction::restore(envelope(row)?, row.get(12)?, state.ok_or(unknown(13, number))?))
 }
 
 pub(crate) const fn message_state(state: message::State) -> i64 {
@@ -194,7 +199,7 @@ pub(crate) const fn message_state(state: message::State) -> i64 {
 
 /// Behind the envelope: reply_to, ready.
 pub(crate) fn reply(row: &Row<'_>) -> rusqlite::Result<Reply> {
-    Ok(Reply { envelope: envelope(row)?, reply_to: object_id(row, 10)?, ready: row.get(11)? })
+    Ok(Reply { envelope: envelope(row)?, reply_to: object_id(row, 12)?, ready: row.get(13)? })
 }
 
 pub(crate) fn object(row: &Row<'_>) -> rusqlite::Result<Object> {

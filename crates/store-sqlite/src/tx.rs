@@ -46,7 +46,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The message columns that instructions and replies share, as parameters ?1 to ?10.
+/// The message columns that instructions and replies share, as parameters ?1 to ?12.
 macro_rules! envelope_params {
     ($envelope:expr, $($more:expr),+) => {
         params![
@@ -60,6 +60,8 @@ macro_rules! envelope_params {
             $envelope.created_at,
             $envelope.error.as_ref().map(|error| error.code),
             $envelope.error.as_ref().map(|error| &error.reason),
+            $envelope.src_task.map(signed),
+            $envelope.dst_task.map(signed),
             $($more),+
         ]
     };
@@ -166,9 +168,9 @@ impl Tx for Change<'_> {
     fn put_instruction(&mut self, instruction: &Instruction) -> Result<(), Refusal> {
         self.execute(
             "INSERT INTO instruction (message_id, run_id, src, dst, group_id, ttl, message_type, created_at,
-             error_code, error_reason, deliveries, state)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (message_id) DO UPDATE SET deliveries = ?11, state = ?12",
+             error_code, error_reason, src_task, dst_task, deliveries, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             ON CONFLICT (message_id) DO UPDATE SET deliveries = ?13, state = ?14",
             envelope_params![instruction.envelope, instruction.deliveries, rows::message_state(instruction.state())],
         )
     }
@@ -180,9 +182,9 @@ impl Tx for Change<'_> {
     fn put_reply(&mut self, reply: &Reply) -> Result<(), Refusal> {
         self.execute(
             "INSERT INTO reply (message_id, run_id, src, dst, group_id, ttl, message_type, created_at,
-             error_code, error_reason, reply_to, ready)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (message_id) DO UPDATE SET ready = ?12",
+             error_code, error_reason, src_task, dst_task, reply_to, ready)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             ON CONFLICT (message_id) DO UPDATE SET ready = ?14",
             envelope_params![reply.envelope, reply.reply_to.as_bytes(), reply.ready],
         )
     }

@@ -96,6 +96,8 @@ fn reply_to(asked: &Metadata, text: &str) -> (Message, ObjectTree, Vec<(String, 
         ttl: 10.0,
         message_type: asked.message_type.clone(),
         created_at: now(),
+        src_task_id: None,
+        dst_task_id: asked.src_task_id,
     };
     let body = prost::Message::encode_to_vec(&Message { metadata: Some(metadata.clone()), ..Default::default() });
     let object = encode(ObjectKind::Message, &[record_id], &body);

@@ -177,6 +177,8 @@ impl World {
             ttl_s: TTL_S,
             message_type: "train".into(),
             created_at: self.now,
+            src_task: Some(7),
+            dst_task: None,
             error: None,
         };
         self.learn(&tree);

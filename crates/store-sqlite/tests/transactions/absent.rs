@@ -24,6 +24,7 @@ fn one_error(scene: &Scene, asked: MessageId, now: f64) -> (i64, Reply) {
     let reply = replies.into_iter().next().unwrap();
     assert_eq!((reply.envelope.src, reply.envelope.dst), (NodeId::SUPERLINK, NodeId::SUPERLINK));
     assert_eq!((reply.reply_to, reply.envelope.run, reply.ready), (asked, RUN, true));
+    assert_eq!(reply.envelope.src_task, None, "the SuperLink has no task");
     let confirmed = reply.envelope.id;
     for _ in 0..2 {
         scene.ok(move |tx| app::confirm_reply(tx, RUN, confirmed));
@@ -43,6 +44,7 @@ fn a_node_that_is_offline() {
     assert_eq!(code, 5);
     assert_eq!(reply.envelope.ttl_s, TTL_S - 2.0 * INTERVAL_S, "what is left of the instruction's time");
     assert_eq!((&reply.envelope.group_id[..], &reply.envelope.message_type[..]), ("1", "train"));
+    assert_eq!(reply.envelope.dst_task, Some(7), "back to the task that sent the instruction");
     assert_eq!(scene.objects(), 0);
 }
 
@@ -82,6 +84,7 @@ fn a_message_that_nobody_sent() {
     let scene = Scene::running(&[11]);
     let (code, reply) = one_error(&scene, id("unknown"), T0);
     assert_eq!((code, &reply.envelope.message_type[..], reply.envelope.ttl_s), (3, "system", 0.0));
+    assert_eq!(reply.envelope.dst_task, None, "nobody knows who sent it");
     assert_eq!(scene.objects(), 0);
 }
 

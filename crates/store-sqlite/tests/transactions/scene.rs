@@ -290,6 +290,8 @@ pub(crate) fn instructions(messages: &[(&str, u64)], now: f64) -> Vec<(Envelope,
             ttl_s: TTL_S,
             message_type: "train".into(),
             created_at: now,
+            src_task: Some(7),
+            dst_task: None,
             error: None,
         };
         (envelope, tree)
