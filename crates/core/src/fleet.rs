@@ -26,8 +26,8 @@ pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], no
     }
 }
 
-/// A node's process begins. What the process before it was at work on goes out again.
-pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, now: Seconds) -> Result<NodeId, Refusal> {
+/// A node's process begins, and says what it is (`client`). What the process before it was at work on goes out again.
+pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, client: &str, now: Seconds) -> Result<NodeId, Refusal> {
     check_interval(interval_s)?;
     let node = tx.node_by_key(key)?.filter(|node| node.state() != State::Unregistered);
     let Some(mut node) = node else {
@@ -36,6 +36,7 @@ pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, now: Seconds) -> R
     node.apply(Event::Activate { interval_s }, now).map_err(|why| {
         Refusal::new(Kind::Precondition, format!("SuperNode with node ID {} could not be activated: {why}.", node.id))
     })?;
+    client.clone_into(&mut node.client);
     tx.put_node(&node)?;
     for mut instruction in tx.in_progress(node.id)? {
         if let Some(reply) = tx.reply_to(instruction.envelope.id)? {

@@ -82,7 +82,7 @@ pub trait Read {
     /// Instructions that the node may be at work on: confirmed, or with an incomplete reply.
     fn in_progress(&self, node: NodeId) -> Result<Vec<Instruction>, Refusal>;
     fn instructions_of_run(&self, run: RunId) -> Result<Vec<MessageId>, Refusal>;
-    /// Unanswered instructions whose time is up.
+    /// Unanswered instructions whose time is up, the longest first.
     fn expired_instructions(&self, now: Seconds, limit: usize) -> Result<Vec<MessageId>, Refusal>;
     fn reply(&self, id: MessageId) -> Result<Option<Reply>, Refusal>;
     fn reply_to(&self, instruction: MessageId) -> Result<Option<Reply>, Refusal>;

@@ -39,7 +39,7 @@ fn unknown(column: usize, number: i64) -> Error {
 }
 
 pub(crate) const NODE_COLUMNS: &str = "node_id, public_key, owner_aid, owner_name, registered_at, last_activated_at, \
-     last_deactivated_at, unregistered_at, heartbeat_interval, online_until, state";
+     last_deactivated_at, unregistered_at, heartbeat_interval, online_until, state, name, location, client";
 
 pub(crate) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
     let online_until: Option<f64> = row.get(9)?;
@@ -63,6 +63,9 @@ pub(crate) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
     node.last_deactivated_at = row.get(6)?;
     node.unregistered_at = row.get(7)?;
     node.online_until = online_until;
+    node.name = row.get(11)?;
+    node.location = row.get(12)?;
+    node.client = row.get(13)?;
     Ok(node.restore(state))
 }
 
@@ -77,7 +80,7 @@ pub(crate) fn node_state(state: node::State) -> i64 {
 
 pub(crate) const RUN_COLUMNS: &str = "run_id, fab_id, fab_version, fab_hash, override_config, federation_options, \
      federation, account, pending_at, starting_at, running_at, finished_at, launches, clientapp_runtime, state, \
-     outcome, details";
+     outcome, details, client";
 
 pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
     let state = match row.get(14)? {
@@ -102,6 +105,7 @@ pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
     run.finished_at = row.get(11)?;
     run.launches = row.get(12)?;
     run.clientapp_runtime_s = row.get(13)?;
+    run.client = row.get(17)?;
     Ok(run.restore(state))
 }
 

@@ -74,9 +74,9 @@ impl Tx for Change<'_> {
 
     fn put_node(&mut self, node: &Node) -> Result<(), Refusal> {
         self.execute(
-            "INSERT INTO node VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+            "INSERT INTO node VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (node_id) DO UPDATE SET last_activated_at = ?6, last_deactivated_at = ?7,
-             unregistered_at = ?8, heartbeat_interval = ?9, online_until = ?10, state = ?11",
+             unregistered_at = ?8, heartbeat_interval = ?9, online_until = ?10, state = ?11, client = ?14",
             params![
                 signed(node.id.0),
                 node.public_key,
@@ -89,6 +89,9 @@ impl Tx for Change<'_> {
                 node.heartbeat_interval_s,
                 node.online_until,
                 rows::node_state(node.state()),
+                node.name,
+                node.location,
+                node.client,
             ],
         )
     }
@@ -96,9 +99,11 @@ impl Tx for Change<'_> {
     fn put_run(&mut self, run: &Run) -> Result<(), Refusal> {
         let (state, outcome, details) = rows::run_state(run.state());
         self.execute(
-            "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+            "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+             ?18)
              ON CONFLICT (run_id) DO UPDATE SET starting_at = ?10, running_at = ?11, finished_at = ?12,
-             launches = ?13, clientapp_runtime = ?14, state = ?15, outcome = ?16, details = ?17",
+             launches = ?13, clientapp_runtime = ?14, state = ?15, outcome = ?16, details = ?17,
+             client = ?18",
             params![
                 signed(run.id.0),
                 run.fab_id,
@@ -117,6 +122,7 @@ impl Tx for Change<'_> {
                 state,
                 outcome,
                 details,
+                run.client,
             ],
         )
     }

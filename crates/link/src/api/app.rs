@@ -52,7 +52,7 @@ pub async fn request_token(link: &Link, request: RequestTokenRequest) -> Result<
 
 pub async fn pull_app_inputs(link: &Link, request: PullAppInputsRequest) -> Result<PullAppInputsResponse, Refusal> {
     let (hash, now) = (sha256(request.token.as_bytes()), link.now());
-    let inputs = link.write(move |tx| app::pull_inputs(tx, &hash, now)).await?;
+    let inputs = link.write(move |tx| app::pull_inputs(tx, &hash, "grpc", now)).await?;
     crash::point("inputs-pulled");
     tracing::info!(run = inputs.run.id.0, "run is running");
     let context = Context::decode(inputs.context)

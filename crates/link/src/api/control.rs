@@ -156,9 +156,8 @@ pub async fn register_node(link: &Link, request: RegisterNodeRequest) -> Result<
         return Err(Refusal::new(Kind::Precondition, KEY_NOT_VALID));
     }
     let (id, now) = (NodeId(random_id()), link.now());
-    let node = link
-        .write(move |tx| control::register_node(tx, id, (ACCOUNT_ID, ACCOUNT_NAME), &request.public_key, now))
-        .await?;
+    let new = control::NewNode { key: request.public_key.to_vec(), ..Default::default() };
+    let node = link.write(move |tx| control::register_node(tx, id, (ACCOUNT_ID, ACCOUNT_NAME), &new, now)).await?;
     tracing::info!(node = node.0, "node registered by user");
     Ok(RegisterNodeResponse { node_id: Some(node.0) })
 }

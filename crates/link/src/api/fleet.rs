@@ -82,7 +82,8 @@ pub async fn activate_node(
 ) -> Result<ActivateNodeResponse, Refusal> {
     caller.has_key(&request.public_key)?;
     let now = link.now();
-    let node = link.write(move |tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, now)).await?;
+    let node =
+        link.write(move |tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, "grpc", now)).await?;
     crash::point("node-activated");
     tracing::info!(node = node.0, "node activated");
     Ok(ActivateNodeResponse { node_id: node.0 })

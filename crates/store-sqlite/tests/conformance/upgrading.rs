@@ -21,11 +21,10 @@ fn version_1() -> tempfile::TempDir {
     directory
 }
 
-/// Tables and indexes with their columns, whatever the text that made them.
+/// All tables and indexes, as the database describes them.
 fn shape(database: &Path) -> Vec<String> {
     let database = Connection::open(database).unwrap();
-    let sql = "SELECT m.type || ' ' || m.name || ' ' || coalesce(c.name, '') || ' ' || c.type || c.\"notnull\" || c.pk
-               FROM sqlite_master m, pragma_table_info(m.name) c ORDER BY 1";
+    let sql = "SELECT name || ': ' || sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name";
     let mut statement = database.prepare(sql).unwrap();
     let lines = statement.query_map([], |row| row.get(0)).unwrap();
     lines.collect::<rusqlite::Result<_>>().unwrap()
@@ -41,6 +40,25 @@ fn version_1_becomes_what_a_fresh_state_is() {
     assert_eq!(shape(&old.path().join("state.db")), shape(&fresh.path().join("state.db")));
     let left: Vec<_> = std::fs::read_dir(old.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("backup")), "{left:?}");
+}
+
+#[test]
+fn version_1_keeps_its_nodes_and_runs() {
+    let directory = version_1();
+    let (store, _announced) = open(directory.path());
+    let nodes = see(&store, |read| read.nodes());
+    let states: Vec<_> = nodes.iter().map(|node| (node.id.0, node.state().name())).collect();
+    assert_eq!(states, [(11, "registered"), (12, "online"), (13, "offline"), (14, "unregistered")]);
+    for node in &nodes {
+        assert_eq!((&node.name[..], &node.location[..], &node.client[..]), ("", "", ""));
+        assert_eq!(node.public_key, format!("key of {}", node.id).into_bytes());
+    }
+    let runs = see(&store, |read| read.runs());
+    let states: Vec<_> = runs.iter().map(|run| (run.id.0, run.state().name())).collect();
+    let (started, over) =
+        ([(101, "pending"), (102, "starting"), (103, "running")], [(104, "finished"), (105, "finished")]);
+    assert_eq!(states, [&started[..], &over[..], &[(u64::MAX, "running")][..]].concat());
+    assert!(runs.iter().all(|run| run.client.is_empty() && run.fab_id == "publisher/app"));
 }
 
 #[test]

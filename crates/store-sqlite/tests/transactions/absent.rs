@@ -70,7 +70,7 @@ fn a_node_that_left_with_half_a_reply_given() {
     assert_eq!(collected[0].envelope.error.as_ref().unwrap().code, 5);
     assert_eq!(scene.objects(), 3, "the instruction and the error; nothing of the half reply");
     assert_eq!(scene.arrive(id("r"), vec![id("update")]), Arrival::Unannounced, "the other half comes too late");
-    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, OFFLINE));
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", OFFLINE));
     assert_eq!(scene.pull(11, OFFLINE), None, "what is answered is not handed out");
     let before = scene.dump();
     let late = scene.push_reply(11, reply(11, "r(update)", instruction, OFFLINE), OFFLINE);
@@ -154,7 +154,7 @@ fn an_instruction_that_takes_its_node_down() {
     for _ in 0..MAX_DELIVERIES {
         assert_eq!(scene.waiting(&[poison], T0), 1);
         assert_eq!(scene.pull(11, T0), Some(poison));
-        scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, T0));
+        scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0));
     }
     assert_eq!(scene.pull(11, T0), Some(healthy), "it does not block the next one for ever");
     assert_eq!(one_error(&scene, poison, T0).0, 5);

@@ -53,14 +53,14 @@ impl Scene {
         }
         scene.start(RUN, T0);
         assert!(scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
-        scene.ok(|tx| app::pull_inputs(tx, &HASH, T0));
+        scene.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0));
         scene
     }
 
     /// Registers a node with a key of its own and activates it.
     pub(crate) fn online(&self, n: u64, now: f64) -> NodeId {
         let node = self.ok(move |tx| fleet::register(tx, NodeId(n), ("aid", "name"), &key(n), now));
-        assert_eq!(self.ok(move |tx| fleet::activate(tx, &key(n), INTERVAL_S, now)), node);
+        assert_eq!(self.ok(move |tx| fleet::activate(tx, &key(n), INTERVAL_S, "grpc", now)), node);
         node
     }
 
