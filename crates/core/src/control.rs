@@ -68,9 +68,22 @@ pub fn register_node(
     Ok(id)
 }
 
-pub fn unregister_node(tx: &mut dyn Tx, id: NodeId, owner_aid: &str, now: Seconds) -> Result<(), Refusal> {
-    fleet::unregister(tx, id, owner_aid, now).map_err(|refusal| match refusal.kind {
-        Kind::Precondition => Refusal::new(Kind::NotFound, "Node ID not found for account"),
-        _ => refusal,
-    })
+/// Whose nodes a user may take away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    Own,
+    All,
+}
+
+/// Takes a node away: from now on it is nobody, its held calls end, and nobody waits for it.
+pub fn unregister_node(
+    tx: &mut dyn Tx,
+    id: NodeId,
+    by: (&str, &str),
+    reach: Reach,
+    now: Seconds,
+) -> Result<(), Refusal> {
+    let not_found = || Refusal::new(Kind::NotFound, "Node ID not found for account");
+    let node = tx.node(id)?.filter(|node| reach == Reach::All || node.owner_aid == by.0).ok_or_else(not_found)?;
+    if fleet::end(tx, node, now)? { Ok(()) } else { Err(not_found()) }
 }

@@ -159,6 +159,11 @@ impl Read for View<'_> {
         self.all(sql, [signed(node.0)], rows::instruction)
     }
 
+    fn runs_waiting_for(&self, node: NodeId) -> Result<Vec<RunId>, Refusal> {
+        let sql = "SELECT DISTINCT run_id FROM instruction WHERE dst = ?1 AND state < 5";
+        self.all(sql, [signed(node.0)], |row| rows::run_id(row, 0))
+    }
+
     fn instructions_of_run(&self, run: RunId) -> Result<Vec<MessageId>, Refusal> {
         self.all("SELECT message_id FROM instruction WHERE run_id = ?1", [signed(run.0)], rows::message_id)
     }

@@ -294,6 +294,7 @@ delegate! {
     instruction(id: MessageId) -> Option<Instruction>;
     deliverable(node: NodeId) -> Option<Instruction>;
     in_progress(node: NodeId) -> Vec<Instruction>;
+    runs_waiting_for(node: NodeId) -> Vec<RunId>;
     instructions_of_run(run: RunId) -> Vec<MessageId>;
     expired_instructions(now: Seconds, limit: usize) -> Vec<MessageId>;
     reply(id: MessageId) -> Option<Reply>;

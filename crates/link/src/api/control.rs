@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost::Message as _;
 use tokio::sync::mpsc;
 use trellis_core::Seconds;
-use trellis_core::control;
+use trellis_core::control::{self, Reach};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
@@ -164,7 +164,7 @@ pub async fn register_node(link: &Link, request: RegisterNodeRequest) -> Result<
 
 pub async fn unregister_node(link: &Link, request: UnregisterNodeRequest) -> Result<UnregisterNodeResponse, Refusal> {
     let (node, now) = (NodeId(request.node_id), link.now());
-    link.write(move |tx| control::unregister_node(tx, node, ACCOUNT_ID, now)).await?;
+    link.write(move |tx| control::unregister_node(tx, node, (ACCOUNT_ID, ACCOUNT_NAME), Reach::Own, now)).await?;
     tracing::info!(node = node.0, "node unregistered by user");
     Ok(UnregisterNodeResponse {})
 }

@@ -295,7 +295,7 @@ fn simple(tx: &mut dyn Tx, step: &Step, now: f64) -> Result<(), Refusal> {
         Step::Activate { node } => fleet::activate(tx, &key(node), INTERVAL_S, "grpc", now).map(drop),
         Step::Heartbeat { node } => fleet::heartbeat(tx, NODE_IDS[node], INTERVAL_S, now).map(drop),
         Step::Deactivate { node } => fleet::deactivate(tx, NODE_IDS[node], now),
-        Step::Unregister { node } => fleet::unregister(tx, NODE_IDS[node], "aid", now),
+        Step::Unregister { node } => fleet::unregister(tx, NODE_IDS[node], now),
         Step::AppHeartbeat { run } => app::heartbeat(tx, &hash(run), now).map(drop),
         Step::Pull { node } => fleet::pull(tx, NODE_IDS[node], now).map(drop),
         Step::CollectUnknown { run } => {

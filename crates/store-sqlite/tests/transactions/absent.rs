@@ -53,7 +53,7 @@ fn a_node_that_left() {
     let scene = Scene::running(&[11, 12]);
     let (left, gone) = (scene.send("i1(model)", 11, T0), scene.send("i2(model)", 12, T0));
     scene.ok(|tx| fleet::deactivate(tx, NodeId(11), T0 + 1.0));
-    scene.ok(|tx| fleet::unregister(tx, NodeId(12), "aid", T0 + 1.0));
+    scene.ok(|tx| fleet::unregister(tx, NodeId(12), T0 + 1.0));
     assert_eq!(one_error(&scene, left, T0 + 1.0).0, 5);
     assert_eq!(one_error(&scene, gone, T0 + 1.0).0, 5);
     assert_eq!(scene.objects(), 0);
@@ -165,7 +165,7 @@ fn an_instruction_that_takes_its_node_down() {
 fn a_destination_that_cannot_take_a_message_gets_none() {
     let scene = Scene::running(&[11, 12]);
     scene.ok(|tx| fleet::register(tx, NodeId(13), ("aid", "name"), &key(13), T0));
-    scene.ok(|tx| fleet::unregister(tx, NodeId(12), "aid", T0));
+    scene.ok(|tx| fleet::unregister(tx, NodeId(12), T0));
     let messages = [("i1(model)", 11), ("i2(other)", 12), ("i3(other)", 13), ("i4(other)", 14)];
     let pushed = scene.push(&messages, T0);
     assert_eq!(pushed.ids, [Some(id("i1")), None, None, None], "online, unregistered, never active, unknown");

@@ -57,7 +57,7 @@ fn round(scene: &Scene, jump_at: usize, then: f64) -> usize {
     let at = now();
     let _ = scene.act(move |tx| fleet::deactivate(tx, node, at));
     let at = now();
-    let _ = scene.act(move |tx| fleet::unregister(tx, node, "", at));
+    let _ = scene.act(move |tx| fleet::unregister(tx, node, at));
     let at = now();
     let _ = scene.act(move |tx| app::finish(tx, RUN, Outcome::Failed, "", at));
     calls
