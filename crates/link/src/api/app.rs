@@ -114,10 +114,9 @@ fn hash_of(caller: &Caller) -> Result<[u8; 32], Refusal> {
 
 async fn pull_inputs(link: &Link, hash: [u8; 32], client: String) -> Result<PullAppInputsResponse, Refusal> {
     let now = link.now();
-    tracing::debug!(client, "inputs asked for");
-    let inputs = link.write(move |tx| app::pull_inputs(tx, &hash, now)).await?;
+    let inputs = link.write(move |tx| app::pull_inputs(tx, &hash, &client, now)).await?;
     crash::point("inputs-pulled");
-    tracing::info!(run = inputs.run.id.0, client, "run is running");
+    tracing::info!(run = inputs.run.id.0, client = inputs.run.client, "run is running");
     let context = Context::decode(inputs.context)
         .map_err(|_| Refusal::new(Kind::Precondition, "the context of the run is damaged"))?;
     Ok(PullAppInputsResponse {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use tokio::sync::mpsc;
 use trellis_core::Seconds;
-use trellis_core::control;
+use trellis_core::control::{self, NewNode, Reach};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
@@ -175,23 +175,23 @@ pub async fn register_node(
         return Err(Refusal::new(Kind::Precondition, KEY_NOT_VALID));
     }
     let (id, now, who) = (NodeId(random_id()), link.now(), who.clone());
-    let node =
-        link.write(move |tx| control::register_node(tx, id, (&who.id, &who.name), &request.public_key, now)).await?;
+    let new = NewNode {
+        key: request.public_key.to_vec(),
+        name: request.name.unwrap_or_default(),
+        location: request.location.unwrap_or_default(),
+    };
+    let node = link.write(move |tx| control::register_node(tx, id, (&who.id, &who.name), &new, now)).await?;
     tracing::info!(node = node.0, "node registered by user");
     Ok(RegisterNodeResponse { node_id: Some(node.0) })
 }
 
 pub async fn unregister_node(
     link: &Link,
-    _: &Who,
+    who: &Who,
     request: UnregisterNodeRequest,
 ) -> Result<UnregisterNodeResponse, Refusal> {
-    let (node, now) = (NodeId(request.node_id), link.now());
-    link.write(move |tx| {
-        let owner = tx.node(node)?.map(|node| node.owner_aid).unwrap_or_default();
-        control::unregister_node(tx, node, &owner, now)
-    })
-    .await?;
+    let (node, now, who) = (NodeId(request.node_id), link.now(), who.clone());
+    link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
     tracing::info!(node = node.0, "node unregistered by user");
     Ok(UnregisterNodeResponse {})
 }

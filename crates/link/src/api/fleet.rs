@@ -6,7 +6,6 @@ use bytes::Bytes;
 use http::HeaderMap;
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
-use trellis_core::node::State;
 use trellis_core::port::{Read, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_store_sqlite::crash;
@@ -46,10 +45,10 @@ impl Caller {
     }
 
     fn is_node_in(&self, view: &(impl Read + ?Sized), id: NodeId) -> Result<NodeId, Refusal> {
-        match view.node(id)?.filter(|node| node.state() != State::Unregistered) {
-            Some(node) if node.public_key == self.key => Ok(id),
-            _ => Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID")),
+        if fleet::is_member(view, id, &self.key)? {
+            return Ok(id);
         }
+        Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID"))
     }
 
     fn has_key(&self, key: &[u8]) -> Result<(), Refusal> {
@@ -85,8 +84,10 @@ pub async fn activate_node(
     request: ActivateNodeRequest,
 ) -> Result<ActivateNodeResponse, Refusal> {
     caller.has_key(&request.public_key)?;
-    let now = link.now();
-    let node = link.write(move |tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, now)).await?;
+    let (now, client) = (link.now(), caller.client.clone());
+    let activate =
+        move |tx: &mut dyn Tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, &client, now);
+    let node = link.write(activate).await?;
     crash::point("node-activated");
     tracing::info!(node = node.0, client = caller.client, "node activated");
     Ok(ActivateNodeResponse { node_id: node.0 })
@@ -112,7 +113,7 @@ pub async fn unregister_node(
     if link.supernode_auth {
         return Err(registered_elsewhere("unregistered"));
     }
-    link.write(move |tx| fleet::unregister(tx, node, ACCOUNT_ID, now)).await?;
+    link.write(move |tx| fleet::unregister(tx, node, now)).await?;
     tracing::debug!(node = node.0, "node unregistered");
     Ok(UnregisterNodeFleetResponse {})
 }
@@ -143,13 +144,15 @@ pub async fn pull_messages(
         Transport::Http => link.limits.hold_node_pull_http,
     };
     let pulled = loop {
-        let look = || link.read(|view| view.deliverable(node));
+        // Who it is, is asked with every look: a node that is taken away while it waits is told so.
+        let look = || link.read(|view| caller.is_node_in(view, node).and_then(|node| view.deliverable(node)));
         if link.room.wait(Topic::Node(node), hold, GLANCE, look).await?.is_none() {
             return Ok(PullMessagesResponse::default());
         }
-        let now = link.now();
+        let (caller, now) = (caller.clone(), link.now());
         // Nothing: it has expired in this moment, or another call of the node was first.
-        if let Some(pulled) = link.write(move |tx| fleet::pull(tx, node, now)).await? {
+        let pull = move |tx: &mut dyn Tx| caller.is_node_in(tx, node).and_then(|node| fleet::pull(tx, node, now));
+        if let Some(pulled) = link.write(pull).await? {
             break pulled;
         }
     };
