@@ -17,6 +17,7 @@ mod objects;
 mod serve;
 mod upkeep;
 mod wake;
+pub mod watch;
 
 pub use serve::{Addresses, ServeError, StateVerdict, SuperLink, check_state, serve};
 pub use trellis_store_sqlite::crash::POINTS as CRASH_POINTS;

@@ -1,0 +1,210 @@
+//! The numbers that messages carry in their small records: which of them is the loss, the accuracy, the weight, the
+//! round. Large objects (models) are never opened.
+
+use bytes::Bytes;
+use trellis_core::id::ObjectId;
+use trellis_core::object::{Content, Tree};
+use trellis_core::port::Read;
+use trellis_wire::object::{ConfigValue, Entries, MetricValue, Object};
+
+use super::facts::plain;
+use super::round::Kind;
+
+/// Records of one message that are looked into.
+const MAX_RECORDS: usize = 16;
+/// The largest record that is looked into.
+const MAX_RECORD_BYTES: usize = 32 << 10;
+/// Numbers kept of one message.
+const MAX_NUMBERS: usize = 256;
+
+const EXAMPLES: &[&str] = &["num-examples", "num-samples"];
+const ROUND: &[&str] = &["server-round", "current-round", "round"];
+const LOSS: &[&str] = &["loss"];
+const ACCURACY: &[&str] = &["accuracy", "acc"];
+/// What apps write before `loss` and `accuracy`, in the order in which we believe it.
+const OF_TRAIN: &[&str] = &["", "train-", "training-", "local-"];
+const OF_EVALUATE: &[&str] = &["", "eval-", "evaluate-", "evaluation-", "val-", "validation-", "test-"];
+
+/// Numbers by name.
+pub type Numbers = Vec<(String, f64)>;
+
+/// The numbers in the records of a message that is here completely.
+pub fn numbers(view: &dyn Read, tree: &Tree) -> Numbers {
+    numbers_in(tree, |id| match view.content(id) {
+        Ok(Some(Content::Inline(bytes))) => Some(bytes),
+        _ => None,
+    })
+}
+
+/// A message holds records, and only records of plain values have nothing below them.
+fn numbers_in(message: &Tree, mut content: impl FnMut(ObjectId) -> Option<Bytes>) -> Numbers {
+    let records = message.children.iter().flat_map(|dict| &dict.children).filter(|record| record.children.is_empty());
+    let mut numbers = Numbers::new();
+    for record in records.take(MAX_RECORDS) {
+        let Some(bytes) = content(record.id).filter(|bytes| bytes.len() <= MAX_RECORD_BYTES) else { continue };
+        match Object::decode(&bytes) {
+            Ok(Object::MetricRecord(record)) => gather(&record.0, metric, &mut numbers),
+            Ok(Object::ConfigRecord(record)) => gather(&record.0, setting, &mut numbers),
+            _ => {}
+        }
+    }
+    numbers
+}
+
+fn gather<V>(entries: &Entries<V>, number: fn(&V) -> Option<f64>, numbers: &mut Numbers) {
+    let found = entries.iter().filter_map(|(name, value)| Some((plain(name), number(value)?)));
+    let room = MAX_NUMBERS - numbers.len();
+    numbers.extend(found.take(room));
+}
+
+fn metric(value: &MetricValue) -> Option<f64> {
+    Some(match value {
+        MetricValue::Double(number) => *number,
+        MetricValue::Sint64(number) => *number as f64,
+        MetricValue::Uint64(number) => *number as f64,
+        _ => return None,
+    })
+}
+
+fn setting(value: &ConfigValue) -> Option<f64> {
+    Some(match value {
+        ConfigValue::Double(number) => *number,
+        ConfigValue::Sint64(number) => *number as f64,
+        ConfigValue::Uint64(number) => *number as f64,
+        _ => return None,
+    })
+}
+
+/// What one reply says about its client's work.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Measured {
+    pub loss: Option<f64>,
+    pub accuracy: Option<f64>,
+    pub examples: Option<f64>,
+}
+
+impl Measured {
+    pub fn of(kind: Kind, numbers: &[(String, f64)]) -> Measured {
+        let prefixes = if kind == Kind::Train { OF_TRAIN } else { OF_EVALUATE };
+        let find = |prefix: &str, names: &[&str]| {
+            let is_it = |key: &str| names.iter().any(|name| key.strip_prefix(prefix) == Some(*name));
+            numbers.iter().find(|(key, _)| is_it(key)).map(|(_, number)| *number)
+        };
+        Measured {
+            loss: prefixes.iter().find_map(|prefix| find(prefix, LOSS)),
+            accuracy: prefixes.iter().find_map(|prefix| find(prefix, ACCURACY)),
+            examples: find("", EXAMPLES).filter(|number| number.is_finite() && *number > 0.0),
+        }
+    }
+}
+
+/// The round that an instruction says it belongs to. Flower's strategies write it into the settings for the clients.
+pub fn round_of(numbers: &[(String, f64)]) -> Option<u64> {
+    let found = ROUND.iter().find_map(|name| numbers.iter().find(|(key, _)| key == name));
+    found.map(|(_, number)| *number).filter(|number| *number >= 0.0 && *number <= f64::from(u32::MAX)).map(|n| n as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use trellis_wire::object::{ArrayRecord, ConfigRecord, MetricRecord, RecordDict, object_id};
+
+    use super::*;
+
+    #[test]
+    fn which_number_is_what() {
+        let cases = [
+            (Kind::Evaluate, "loss=1 accuracy=2 num-examples=3", "1 2 3"),
+            (Kind::Evaluate, "eval_loss=1 eval_acc=2 num_examples=3", "1 2 3"),
+            (Kind::Evaluate, "test-loss=4 val-loss=1 Validation_Accuracy=2 num_samples=3", "1 2 3"),
+            (Kind::Train, "train_loss=1 train_accuracy=2 num-examples=3", "1 2 3"),
+            (Kind::Train, "train_loss=9 loss=1", "1 - -"),
+            (Kind::Train, "eval_loss=1 val_acc=2", "- - -"),
+            (Kind::Evaluate, "train_loss=1", "- - -"),
+            (Kind::Evaluate, "kl-loss=1 mean-square=2", "- - -"),
+            (Kind::Evaluate, "loss=NaN num-examples=-3", "NaN - -"),
+            (Kind::Evaluate, "num-examples=0", "- - -"),
+        ];
+        for (kind, given, expected) in cases {
+            let numbers: Numbers = given
+                .split(' ')
+                .map(|pair| pair.split_once('=').unwrap())
+                .map(|(name, number)| (plain(name), number.parse().unwrap()))
+                .collect();
+            let found = Measured::of(kind, &numbers);
+            let told = [found.loss, found.accuracy, found.examples]
+                .map(|number| number.map_or("-".to_owned(), |number| number.to_string()));
+            assert_eq!(told.join(" "), expected, "{kind:?} {given}");
+        }
+    }
+
+    #[test]
+    fn rounds_by_their_names() {
+        let round = |name: &str, number: f64| round_of(&[("lr".into(), 0.1), (plain(name), number)]);
+        assert_eq!(round("server-round", 3.0), Some(3));
+        assert_eq!(round("server_round", 3.0), Some(3));
+        assert_eq!(round("current_round", 0.0), Some(0));
+        assert_eq!(round("epoch", 3.0), None);
+        assert_eq!(round("round", -1.0), None);
+        assert_eq!(round("round", f64::NAN), None);
+    }
+
+    /// A reply as the older strategies of Flower send it: numbers in three records, beside a model.
+    #[test]
+    fn small_records_are_read_and_models_are_not() {
+        let mut stored: HashMap<ObjectId, Bytes> = HashMap::new();
+        let mut keep = |bytes: Bytes| {
+            let id = object_id(&bytes);
+            stored.insert(id, bytes);
+            id
+        };
+        let metrics = |name: &str, value: MetricValue| {
+            MetricRecord(Entries::new(vec![(name.to_owned(), value)]).unwrap()).encode()
+        };
+        let config = vec![
+            ("accuracy".to_owned(), ConfigValue::Double(0.5)),
+            ("note".to_owned(), ConfigValue::String("0.7".into())),
+        ];
+        let leaves = [
+            keep(metrics("loss", MetricValue::Double(0.25))),
+            keep(metrics("num_examples", MetricValue::Sint64(8))),
+            keep(ConfigRecord(Entries::new(config).unwrap()).encode()),
+            keep(Bytes::from_static(b"garbage")),
+        ];
+        let model = keep(ArrayRecord(Entries::new(vec![]).unwrap()).encode());
+        let leaf = |id: ObjectId| Tree { id, children: vec![] };
+        let array = leaf(ObjectId::new([7; 32]));
+        let mut records: Vec<Tree> = leaves.map(leaf).into();
+        records.push(Tree { id: model, children: vec![array] });
+        records.push(leaf(ObjectId::new([8; 32])));
+        let dict = keep(RecordDict(Entries::new(vec![]).unwrap()).encode());
+        let message = Tree { id: ObjectId::new([9; 32]), children: vec![Tree { id: dict, children: records }] };
+
+        let mut opened = Vec::new();
+        let numbers = numbers_in(&message, |id| {
+            opened.push(id);
+            stored.get(&id).cloned()
+        });
+        let measured = Measured::of(Kind::Evaluate, &numbers);
+        assert_eq!(measured, Measured { loss: Some(0.25), accuracy: Some(0.5), examples: Some(8.0) });
+        assert!(!opened.contains(&model) && !opened.contains(&ObjectId::new([7; 32])));
+    }
+
+    #[test]
+    fn there_are_limits() {
+        let record: Vec<_> = (0..MAX_NUMBERS + 1).map(|n| (format!("m{n}"), MetricValue::Double(1.0))).collect();
+        let bytes = MetricRecord(Entries::new(record).unwrap()).encode();
+        let leaf = Tree { id: object_id(&bytes), children: vec![] };
+        let dict = Tree { id: ObjectId::new([1; 32]), children: vec![leaf; MAX_RECORDS + 1] };
+        let message = Tree { id: ObjectId::new([2; 32]), children: vec![dict] };
+        let mut asked = 0;
+        let numbers = numbers_in(&message, |_| {
+            asked += 1;
+            Some(bytes.clone())
+        });
+        assert_eq!((numbers.len(), asked), (MAX_NUMBERS, MAX_RECORDS));
+        let too_large = Bytes::from(vec![0; MAX_RECORD_BYTES + 1]);
+        assert!(numbers_in(&message, |_| Some(too_large.clone())).is_empty());
+    }
+}
