@@ -1,9 +1,18 @@
-//! The log: one line for each event on stderr, as text for people or as JSON for programs.
+//! The log: one line for each event on stderr, and in a file if one is wanted, as text for people or as JSON for
+//! programs.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::sync::Mutex;
 
-use tracing_subscriber::EnvFilter;
+use tracing::Subscriber;
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::time::SystemTime;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use crate::log_file::{LogFile, LogFileSettings};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -16,6 +25,7 @@ pub struct LogSettings {
     pub format: LogFormat,
     /// One of the plain levels, or filters in the syntax of tracing-subscriber.
     pub level: String,
+    pub file: Option<LogFileSettings>,
 }
 
 /// The level meant by a word, Flower's words included.
@@ -43,26 +53,79 @@ pub fn filter(level: &str) -> Option<EnvFilter> {
     EnvFilter::builder().parse(directives).ok()
 }
 
-/// Starts logging. Nothing else may have started it.
-pub fn start(settings: &LogSettings) {
-    let colours = std::io::stderr().is_terminal()
+/// Starts logging. Nothing else may have started it. Fails only if the log file cannot be opened.
+pub fn start(settings: &LogSettings) -> io::Result<()> {
+    let colours = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|value| value != "dumb");
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter(&settings.level).unwrap_or_default())
+    let file = settings.file.as_ref().map(LogFile::open).transpose()?;
+    tracing_subscriber::registry()
+        .with(filter(&settings.level).unwrap_or_default())
+        // Before the other: layers share what the first one makes of a span's fields, and colours are not for files.
+        .with(file.map(|file| layer(settings.format, Mutex::new(file), false)))
+        .with(layer(settings.format, io::stderr, colours))
+        .init();
+    Ok(())
+}
+
+fn layer<S, W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    let log = tracing_subscriber::fmt::layer()
         .with_timer(SystemTime)
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         // When stderr is gone, complaining there would end the process.
         .log_internal_errors(false);
-    match settings.format {
-        LogFormat::Text => log.with_ansi(colours).with_target(false).compact().init(),
-        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(true).init(),
+    match format {
+        LogFormat::Text => log.with_ansi(colours).with_target(false).compact().boxed(),
+        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
     use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Page {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().expect("the only writer").clone()).expect("UTF-8")
+        }
+    }
+
+    impl Write for Page {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("the only writer").write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_file_has_what_the_terminal_has_but_no_colours() {
+        let (file, terminal) = (Page::default(), Page::default());
+        let log = tracing_subscriber::registry()
+            .with(layer(LogFormat::Text, Mutex::new(file.clone()), false))
+            .with(layer(LogFormat::Text, Mutex::new(terminal.clone()), true));
+        tracing::subscriber::with_default(log, || {
+            let _span = tracing::info_span!("run", run_id = 7).entered();
+            tracing::info!(node_id = 8, "message sent");
+        });
+        for page in [&file, &terminal] {
+            let text = page.text();
+            assert!(["INFO", "run_id", "node_id", "message sent"].iter().all(|part| text.contains(part)), "{text}");
+        }
+        assert!(terminal.text().contains('\x1b') && !file.text().contains('\x1b'), "{}", file.text());
+    }
 
     #[test]
     fn levels_and_filters() {
