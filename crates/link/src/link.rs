@@ -15,6 +15,8 @@ use crate::config::Limits;
 use crate::identity::{Identities, SuperexecSecret};
 use crate::objects::HotObjects;
 use crate::wake::WaitingRoom;
+use crate::watch::Watch;
+use crate::watch::metrics::Certificate;
 
 /// What every front end shares.
 pub struct Link {
@@ -25,6 +27,11 @@ pub struct Link {
     pub limits: Limits,
     pub identities: Identities,
     pub hot: HotObjects,
+    pub watch: Arc<Watch>,
+    /// Those in use.
+    pub certificates: Mutex<Vec<Certificate>>,
+    /// Runs that have ended, of which the watch has not been told yet.
+    pub ended: Arc<Mutex<Vec<RunId>>>,
     /// Nodes must be registered through the Control API.
     pub supernode_auth: bool,
     /// What those who start ServerApps must sign with.
@@ -42,6 +49,8 @@ impl Link {
         limits: Limits,
         supernode_auth: bool,
         superexec_secret: Option<SuperexecSecret>,
+        watch: Arc<Watch>,
+        ended: Arc<Mutex<Vec<RunId>>>,
     ) -> Link {
         Link {
             store,
@@ -50,6 +59,9 @@ impl Link {
             room,
             identities: Identities::default(),
             hot: HotObjects::new(limits.object_cache_bytes),
+            watch,
+            certificates: Mutex::default(),
+            ended,
             limits,
             supernode_auth,
             superexec_secret,

@@ -5,14 +5,16 @@ use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tonic_health::server::health_reporter;
+use trellis_core::id::RunId;
+use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
 use trellis_core::upkeep::recover;
-use trellis_store_sqlite::{OpenError, SqliteStore, StateDirectory, Verdict, inspect};
+use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
 use crate::config::{Config, Isolation, Keepalive, StateLocation};
 use crate::front::{Front, Listener, Port, TlsError, TlsSettings};
@@ -21,6 +23,7 @@ use crate::launch::{Launcher, NoPython, Python};
 use crate::link::Link;
 use crate::upkeep;
 use crate::wake::WaitingRoom;
+use crate::watch::{Watch, survey};
 
 /// After the wish to stop, calls at work get this long.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -113,12 +116,14 @@ impl SuperLink {
         let addresses = ports.addresses()?;
 
         let room = Arc::new(WaitingRoom::default());
-        let announce = Arc::clone(&room);
-        let store = SqliteStore::open(directory, Box::new(move |topics| announce.announce(topics)))?;
-        let link = Arc::new(Link::new(store, room, config.limits.clone(), config.supernode_auth, secret));
+        let watch = Arc::new(Watch::new(env!("CARGO_PKG_VERSION")));
+        let ended = Arc::new(Mutex::default());
+        let store = SqliteStore::open(directory, announcer(&room, &watch, &ended))?;
+        let link = Arc::new(Link::new(store, room, config.limits.clone(), config.supernode_auth, secret, watch, ended));
         let now = link.now();
         link.write(move |tx| recover(tx, now)).await.map_err(ServeError::Recovery)?;
 
+        survey::resume(&link).map_err(ServeError::Recovery)?;
         let servers = ports.serve(&link, config.keepalive);
         if let Some(python) = python {
             let address = local(addresses.serverappio).to_string();
@@ -155,6 +160,20 @@ impl SuperLink {
         };
         failed.map_or(kept.map_err(ServeError::Recovery), Err)
     }
+}
+
+/// Tells those who wait what became true, and notes the runs that ended.
+fn announcer(room: &Arc<WaitingRoom>, watch: &Arc<Watch>, ended: &Arc<Mutex<Vec<RunId>>>) -> OnCommit {
+    let (room, watch, ended) = (Arc::clone(room), Arc::clone(watch), Arc::clone(ended));
+    Box::new(move |commit| {
+        watch.metrics.commit_finished(commit.jobs, commit.took, commit.worked);
+        for topic in commit.topics {
+            if let Topic::Finished(run) = topic {
+                ended.lock().expect("no holder panics").push(*run);
+            }
+        }
+        room.announce(commit.topics);
+    })
 }
 
 fn read_secret(path: &Path) -> Result<SuperexecSecret, ServeError> {

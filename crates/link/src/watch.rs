@@ -9,6 +9,7 @@ mod measure;
 pub mod metrics;
 mod presence;
 mod round;
+pub mod survey;
 mod training;
 
 use std::net::SocketAddr;

@@ -19,3 +19,4 @@ pub use directory::{OpenError, StateDirectory};
 pub use schema::{Verdict, inspect};
 pub use store::SqliteStore;
 pub use vault::{Spool, Vault};
+pub use writer::{Commit, OnCommit};

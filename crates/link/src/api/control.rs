@@ -21,6 +21,7 @@ use crate::dialect::{Client, control as dialect};
 use crate::fab::{self, MAX_FAB_BYTES};
 use crate::identity::parse_key;
 use crate::link::Link;
+use crate::watch::Departure;
 
 /// The one account there is without account authentication, as Flower names it.
 pub const ACCOUNT_ID: &str = "<id:none>";
@@ -192,7 +193,7 @@ pub async fn unregister_node(
 ) -> Result<UnregisterNodeResponse, Refusal> {
     let (node, now, who) = (NodeId(request.node_id), link.now(), who.clone());
     link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
-    tracing::info!(node = node.0, "node unregistered by user");
+    link.watch.node_left(node, Departure::Unregistered);
     Ok(UnregisterNodeResponse {})
 }
 

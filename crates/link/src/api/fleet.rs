@@ -1,5 +1,6 @@
 //! Fleet: the calls of SuperNodes. Every one is signed; the key must be the node's.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use crate::clock::system_now;
 use crate::convert;
 use crate::dialect::{Client, Transport};
 use crate::link::Link;
+use crate::watch::{Departure, numbers, round_of};
 
 /// Told to nodes with every answer; official nodes do not look at it.
 const RECONNECT_S: u64 = 5;
@@ -30,13 +32,14 @@ pub struct Caller {
     key: Bytes,
     transport: Transport,
     client: String,
+    remote: SocketAddr,
 }
 
 impl Caller {
     /// Checks the signature.
-    pub fn verify(link: &Link, client: &Client, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    pub fn verify(link: &Link, client: &Client, headers: &HeaderMap, remote: SocketAddr) -> Result<Caller, Refusal> {
         let key = link.identities.signer(headers, system_now())?;
-        Ok(Caller { key, transport: client.transport, client: client.describe(headers) })
+        Ok(Caller { key, transport: client.transport, client: client.describe(headers), remote })
     }
 
     /// The caller speaks for this node.
@@ -89,7 +92,8 @@ pub async fn activate_node(
         move |tx: &mut dyn Tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, &client, now);
     let node = link.write(activate).await?;
     crash::point("node-activated");
-    tracing::info!(node = node.0, client = caller.client, "node activated");
+    tracing::debug!(node = node.0, client = caller.client, "node activated");
+    link.watch.node_joined(node, Some(caller.remote));
     Ok(ActivateNodeResponse { node_id: node.0 })
 }
 
@@ -100,7 +104,7 @@ pub async fn deactivate_node(
 ) -> Result<DeactivateNodeResponse, Refusal> {
     let (node, now) = (caller.is_node(link, NodeId(request.node_id))?, link.now());
     link.write(move |tx| fleet::deactivate(tx, node, now)).await?;
-    tracing::info!(node = node.0, "node deactivated");
+    link.watch.node_left(node, Departure::Deactivated);
     Ok(DeactivateNodeResponse {})
 }
 
@@ -114,7 +118,7 @@ pub async fn unregister_node(
         return Err(registered_elsewhere("unregistered"));
     }
     link.write(move |tx| fleet::unregister(tx, node, now)).await?;
-    tracing::debug!(node = node.0, "node unregistered");
+    link.watch.node_left(node, Departure::Unregistered);
     Ok(UnregisterNodeFleetResponse {})
 }
 
@@ -157,6 +161,8 @@ pub async fn pull_messages(
         }
     };
     let (instruction, tree) = pulled;
+    let look_up = || link.read(|view| Ok(round_of(&numbers(view, &tree)))).ok().flatten();
+    link.watch.instruction_delivered(instruction.envelope.run, instruction.envelope.id, look_up, link.now());
     crash::point("instruction-delivered");
     tracing::debug!(node = node.0, run = instruction.envelope.run.0, message = %instruction.envelope.id,
         deliveries = instruction.deliveries, "instruction delivered");

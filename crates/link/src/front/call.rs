@@ -12,6 +12,7 @@ use super::listen::Line;
 use super::reader::{MessageReader, malformed};
 use super::rpc::{Access, Rpc};
 use crate::api::account::Who;
+use crate::api::fleet::Caller as NodeCaller;
 use crate::api::sha256;
 use crate::dialect::app::Caller as AppCaller;
 use crate::dialect::{Client, Transport};
@@ -45,6 +46,11 @@ impl Call {
     /// Whether the sender is a ServerApp of 1.30 or later, whose messages name no run.
     pub fn is_task(&self) -> bool {
         self.client.transport == Transport::Http || self.headers.contains_key(TASK_TOKEN)
+    }
+
+    /// The node that calls.
+    pub fn node(&self) -> Result<NodeCaller, Refusal> {
+        NodeCaller::verify(&self.link, &self.client, &self.headers, self.remote)
     }
 
     /// The ServerApp that calls.

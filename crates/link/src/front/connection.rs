@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -22,6 +23,8 @@ use super::{grpc, http as plain, refusal};
 use crate::config::Keepalive;
 use crate::dialect::{Client, NEWEST, OLDEST, Transport};
 use crate::link::Link;
+use crate::watch::metrics::{self, FrontEnd, Reason};
+use crate::watch::survey;
 
 /// Bytes a peer may send ahead on one call, and on one connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -49,6 +52,16 @@ impl Port {
             Port::Fleet => api == Api::Fleet,
             Port::App => api == Api::App,
             Port::Metrics => false,
+        }
+    }
+
+    fn label(self) -> FrontEnd {
+        match self {
+            Port::Control => FrontEnd::Control,
+            Port::Fleet => FrontEnd::Fleet,
+            Port::App => FrontEnd::App,
+            Port::Http => FrontEnd::Http,
+            Port::Metrics => FrontEnd::Metrics,
         }
     }
 
@@ -87,6 +100,7 @@ impl Front {
     }
 
     async fn connection(self, port: Port, connection: Connection) {
+        let _present = self.link.watch.metrics.connection_opened(port.label());
         let (remote, line, room) = (connection.remote, connection.line.clone(), Arc::clone(&self.link.room));
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder
@@ -142,22 +156,32 @@ impl Front {
                 return plain::wrong_type();
             }
         }
-        let answer = self.call(method, rpc, transport, port, remote, line, request).await;
+        let (client, since) = (Client::of(transport, request.headers()), Instant::now());
+        let held = rpc.held.then(|| self.link.watch.metrics.call_held(rpc.api.label()));
+        let answer = self.call(rpc, client, port, remote, line, request).await;
+        drop(held);
         if let Err(refusal) = &answer {
             refusal::log(refusal, method);
+            self.link.watch.metrics.call_refused(refusal::reason(refusal.kind));
         }
+        let seen = metrics::Call {
+            api: rpc.api.label(),
+            rpc: rpc.name,
+            transport: transport.label(),
+            version: client.version_label(),
+            code: refusal::code_name(transport, answer.as_ref().err().map(|refusal| refusal.kind)),
+        };
+        self.link.watch.metrics.call_finished(seen, (!rpc.held).then(|| since.elapsed()));
         match transport {
             Transport::Grpc => grpc::respond(answer),
             Transport::Http => plain::respond(rpc, answer),
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a call is made of")]
     async fn call(
         &self,
-        method: &'static str,
         rpc: &'static Rpc,
-        transport: Transport,
+        client: Client,
         port: Port,
         remote: SocketAddr,
         line: Line,
@@ -165,14 +189,14 @@ impl Front {
     ) -> Result<Answer, Refusal> {
         let _place = self.door.enter(rpc)?;
         let (parts, body) = request.into_parts();
-        let client = Client::of(transport, &parts.headers);
         if let Err(refusal) = client.check() {
-            self.link.say_once(format!("{remote:?} {client:?}", remote = remote.ip()), || {
-                tracing::warn!(%remote, method, error = %refusal, "a peer of an unknown version is turned away");
+            self.link.say_once(format!("{} {client:?}", remote.ip()), || {
+                tracing::warn!(%remote, call = rpc.name, error = %refusal, "a peer of an unknown version is turned away");
             });
+            self.link.watch.metrics.call_refused(Reason::TooOld);
             return Err(refusal);
         }
-        let body = match transport {
+        let body = match client.transport {
             Transport::Grpc => MessageReader::grpc(body).await?,
             Transport::Http => MessageReader::http(body)?,
         };
@@ -193,6 +217,7 @@ impl Front {
             let client = Client::of(Transport::Grpc, headers).describe(headers);
             tracing::warn!(%remote, path, client, "a peer asks for what is not served: {advice}");
         });
+        self.link.watch.metrics.call_refused(Reason::UnknownDialect);
         Refusal::new(Kind::Unimplemented, text)
     }
 
@@ -201,11 +226,17 @@ impl Front {
         let read = matches!(*request.method(), Method::GET | Method::HEAD);
         match request.uri().path() {
             "/health" if read && port == Port::Http => self.health(),
+            "/metrics" if read && matches!(port, Port::Http | Port::Metrics) => self.metrics(),
             path => {
                 let refusal = self.unknown(remote, path, request.headers());
                 plain::error(StatusCode::NOT_FOUND, 0, &refusal.text)
             }
         }
+    }
+
+    fn metrics(&self) -> Response<Payload> {
+        let text = self.link.watch.scrape(&survey::snapshot(&self.link));
+        plain::with_type(HeaderValue::from_static(metrics::CONTENT_TYPE), Payload::whole(text.into()))
     }
 
     fn health(&self) -> Response<Payload> {

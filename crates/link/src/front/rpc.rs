@@ -16,6 +16,7 @@ use super::reader::malformed;
 use crate::api::{account, app, control, fleet};
 use crate::dialect::Transport;
 use crate::dialect::app::Instructions;
+use crate::watch::metrics as label;
 
 /// Answers that a slow reader of a log may leave lying.
 const LOG_BACKLOG: usize = 4;
@@ -37,6 +38,17 @@ impl Api {
             Api::Fleet => "fleet",
             Api::App => "runtime",
             Api::Trellis => "trellis",
+        }
+    }
+}
+
+impl Api {
+    pub fn label(self) -> label::Api {
+        match self {
+            Api::Control => label::Api::Control,
+            Api::Fleet => label::Api::Fleet,
+            Api::App => label::Api::App,
+            Api::Trellis => label::Api::Trellis,
         }
     }
 }
@@ -154,7 +166,7 @@ macro_rules! fleet {
     ($handler:ident) => {
         |mut call| {
             Box::pin(async move {
-                let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+                let caller = call.node()?;
                 let request = call.read().await?;
                 fleet::$handler(&call.link, &caller, request).await.map(|response| Answer::message(&response))
             })
@@ -204,14 +216,14 @@ macro_rules! launcher {
 
 fn push_object(call: Call) -> Handling {
     Box::pin(async move {
-        let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+        let caller = call.node()?;
         objects::push(&call.link, Peer::Node(caller), call.body).await
     })
 }
 
 fn pull_object(call: Call) -> Handling {
     Box::pin(async move {
-        let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+        let caller = call.node()?;
         objects::pull(&call.link, Peer::Node(caller), call.body).await
     })
 }

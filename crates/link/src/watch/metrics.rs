@@ -208,10 +208,12 @@ impl Metrics {
         }
     }
 
-    /// A call was answered after so much work; the time for which it was held open is no work.
-    pub fn call_finished(&self, call: Call, work: Duration) {
+    /// A call was answered after so much work. Of a call that may be held open nobody knows how long it worked.
+    pub fn call_finished(&self, call: Call, work: Option<Duration>) {
         self.calls.get_or_create(&call).inc();
-        self.call_seconds.get_or_create(&OfApi { api: call.api }).observe(work.as_secs_f64());
+        if let Some(work) = work {
+            self.call_seconds.get_or_create(&OfApi { api: call.api }).observe(work.as_secs_f64());
+        }
     }
 
     pub fn call_refused(&self, reason: Reason) {

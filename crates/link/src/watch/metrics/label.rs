@@ -28,7 +28,7 @@ macro_rules! words {
 
 words! {
     /// For whom a call is.
-    Api { Control => "control", Fleet => "fleet", App => "app", Health => "health" }
+    Api { Control => "control", Fleet => "fleet", App => "app", Trellis => "trellis" }
 }
 
 words! {
@@ -39,11 +39,11 @@ words! {
 words! {
     /// A port that listens.
     FrontEnd {
-        GrpcControl => "grpc_control",
-        GrpcFleet => "grpc_fleet",
-        GrpcApp => "grpc_app",
-        GrpcHealth => "grpc_health",
+        Control => "control",
+        Fleet => "fleet",
+        App => "app",
         Http => "http",
+        Metrics => "metrics",
     }
 }
 

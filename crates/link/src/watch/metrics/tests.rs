@@ -119,9 +119,10 @@ fl_round_current{strategy="unknown"} 0"#
 #[test]
 fn the_superlink_at_work() {
     let metrics = Metrics::new("1.2.3");
-    metrics.call_finished(CALL, Duration::from_millis(3));
-    metrics.call_finished(CALL, Duration::from_millis(3));
-    metrics.call_finished(Call { version: Version::Unknown, code: "UNAVAILABLE", ..CALL }, Duration::from_secs(3));
+    metrics.call_finished(CALL, Some(Duration::from_millis(3)));
+    metrics.call_finished(CALL, Some(Duration::from_millis(3)));
+    metrics
+        .call_finished(Call { version: Version::Unknown, code: "UNAVAILABLE", ..CALL }, Some(Duration::from_secs(3)));
     metrics.call_refused(Reason::Overloaded);
     let held = [metrics.call_held(Api::Fleet), metrics.call_held(Api::App), metrics.call_held(Api::Fleet)];
     let connection = metrics.connection_opened(FrontEnd::Http);
@@ -144,7 +145,7 @@ trellis_call_duration_seconds_sum{api="fleet"} 3.006
 trellis_calls_held{api="app"} 1
 trellis_calls_held{api="control"} 0
 trellis_calls_held{api="fleet"} 2
-trellis_calls_held{api="health"} 0
+trellis_calls_held{api="trellis"} 0
 trellis_calls_refused_total{reason="overloaded"} 1
 trellis_calls_total{api="fleet",rpc="PullMessages",transport="grpc",version="1.25",code="OK"} 2
 trellis_calls_total{api="fleet",rpc="PullMessages",transport="grpc",version="unknown",code="UNAVAILABLE"} 1
@@ -188,9 +189,14 @@ fn users_cannot_make_it_grow() {
     let metrics = Metrics::new("1.2.3");
     for number in 0..1000 {
         metrics.round_ended(Some(&format!("mine-{number}")), 1.0);
-        metrics
-            .call_finished(Call { version: Version::announced(Some(&format!("1.{number}"))), ..CALL }, Duration::ZERO);
-        metrics.call_finished(Call { version: Version::announced(Some(&format!("{number}"))), ..CALL }, Duration::ZERO);
+        metrics.call_finished(
+            Call { version: Version::announced(Some(&format!("1.{number}"))), ..CALL },
+            Some(Duration::ZERO),
+        );
+        metrics.call_finished(
+            Call { version: Version::announced(Some(&format!("{number}"))), ..CALL },
+            Some(Duration::ZERO),
+        );
     }
     let scraped = metrics.scrape(&trained(), 0, &snapshot());
     let series = |prefix: &str| scraped.lines().filter(|line| line.starts_with(prefix)).count();
