@@ -1,7 +1,10 @@
 //! What users do: start and stop runs, register and unregister nodes.
 
+use std::fmt;
+
 use crate::Seconds;
 use crate::app;
+use crate::audit;
 use crate::fleet::{self, KEY_IN_USE};
 use crate::id::{NodeId, RunId};
 use crate::node::Node;
@@ -47,6 +50,17 @@ pub struct NewNode {
     pub location: String,
 }
 
+impl fmt::Display for NewNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name.as_str(), self.location.as_str()) {
+            ("", "") => Ok(()),
+            (name, "") => f.write_str(name),
+            ("", location) => write!(f, "at {location}"),
+            (name, location) => write!(f, "{name} at {location}"),
+        }
+    }
+}
+
 /// Makes a node for a key that its owner vouches for.
 pub fn register_node(
     tx: &mut dyn Tx,
@@ -65,6 +79,7 @@ pub fn register_node(
     node.name.clone_from(&new.name);
     node.location.clone_from(&new.location);
     tx.put_node(&node)?;
+    audit::note(tx, audit::Event::NodeRegisteredByUser, owner.1, &audit::node(id), &new.to_string(), now)?;
     Ok(id)
 }
 
@@ -85,5 +100,6 @@ pub fn unregister_node(
 ) -> Result<(), Refusal> {
     let not_found = || Refusal::new(Kind::NotFound, "Node ID not found for account");
     let node = tx.node(id)?.filter(|node| reach == Reach::All || node.owner_aid == by.0).ok_or_else(not_found)?;
-    if fleet::end(tx, node, now)? { Ok(()) } else { Err(not_found()) }
+    let event = audit::Event::NodeRevoked;
+    if fleet::end(tx, node, event, by.1, now)? { Ok(()) } else { Err(not_found()) }
 }

@@ -7,6 +7,7 @@
 //! Nothing here knows of tokio, sockets, files, clocks or protobuf. Time and randomness arrive as arguments.
 
 pub mod app;
+pub mod audit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod control;

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use crate::Seconds;
+use crate::audit;
 use crate::id::{MessageId, NodeId, ObjectId, RunId};
 use crate::message::{Instruction, Reply};
 use crate::node::Node;
@@ -96,6 +97,12 @@ pub trait Read {
     fn content(&self, id: ObjectId) -> Result<Option<Content>, Refusal>;
     fn object_count(&self) -> Result<u64, Refusal>;
 
+    /// Audit entries after number `after`, oldest first.
+    fn audit_after(&self, after: u64, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
+    /// The newest audit entries, oldest of them first.
+    fn audit_newest(&self, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
+    fn audit_count(&self) -> Result<u64, Refusal>;
+
     /// When a SuperLink was last known to be at work on this store.
     fn alive_at(&self) -> Result<Option<Seconds>, Refusal>;
 }
@@ -128,6 +135,18 @@ pub trait Tx: Read {
     fn discard(&mut self, content: &Content);
     /// Forgets the object; its file, if any, goes after the commit.
     fn delete_object(&mut self, id: ObjectId) -> Result<(), Refusal>;
+
+    /// Writes an audit entry, with a number larger than all before it.
+    fn append_audit(
+        &mut self,
+        at: Seconds,
+        event: audit::Event,
+        actor: &str,
+        subject: &str,
+        detail: &str,
+    ) -> Result<(), Refusal>;
+    /// Forgets all audit entries but the newest `keep`.
+    fn trim_audit(&mut self, keep: u64) -> Result<(), Refusal>;
 
     fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal>;
 }

@@ -1,7 +1,8 @@
-//! What time does by itself: apps fall silent, instructions expire; and what an absence of the SuperLink excuses.
+//! What time does by itself: apps fall silent, instructions expire, the audit log grows old; and what an absence of the SuperLink excuses.
 
 use crate::Seconds;
 use crate::app::{finish, process_gone};
+use crate::audit;
 use crate::fleet::drop_instruction;
 use crate::node;
 use crate::port::{Read, Topic, Tx};
@@ -23,7 +24,7 @@ pub fn is_due(read: &(impl Read + ?Sized), now: Seconds) -> Result<bool, Refusal
             return Ok(true);
         }
     }
-    Ok(!read.expired_instructions(now, 1)?.is_empty())
+    Ok(!read.expired_instructions(now, 1)?.is_empty() || read.audit_count()? > audit::MAX_ENTRIES)
 }
 
 /// Does what is due.
@@ -40,6 +41,9 @@ pub fn tick(tx: &mut dyn Tx, now: Seconds) -> Result<(), Refusal> {
             drop_instruction(tx, &instruction)?;
             tx.wake(Topic::Replies(instruction.envelope.run));
         }
+    }
+    if tx.audit_count()? > audit::MAX_ENTRIES {
+        tx.trim_audit(audit::MAX_ENTRIES)?;
     }
     Ok(())
 }

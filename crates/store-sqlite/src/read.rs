@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use trellis_core::Seconds;
+use trellis_core::audit;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, MAX_DELIVERIES, Reply};
 use trellis_core::node::Node;
@@ -13,7 +14,7 @@ use trellis_core::run::Run;
 use trellis_core::token::Token;
 
 use crate::error::OrTransient;
-use crate::rows::{self, ENVELOPE_COLUMNS, NODE_COLUMNS, RUN_COLUMNS, TOKEN_COLUMNS, signed};
+use crate::rows::{self, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, RUN_COLUMNS, TOKEN_COLUMNS, signed};
 
 /// Asked every second.
 const EXPIRED: &str = "SELECT message_id FROM instruction WHERE created_at + ttl <= ?1 AND state <> 5 \
@@ -52,6 +53,11 @@ macro_rules! sql {
         static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| [$($part),+].concat());
         SQL.as_str()
     }};
+}
+
+/// A limit in SQLite's words, where a negative one is none.
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 impl Read for View<'_> {
@@ -169,7 +175,7 @@ impl Read for View<'_> {
     }
 
     fn expired_instructions(&self, now: Seconds, limit: usize) -> Result<Vec<MessageId>, Refusal> {
-        self.all(EXPIRED, (now, limit as i64), rows::message_id)
+        self.all(EXPIRED, (now, count(limit)), rows::message_id)
     }
 
     fn reply(&self, id: MessageId) -> Result<Option<Reply>, Refusal> {
@@ -212,6 +218,25 @@ impl Read for View<'_> {
 
     fn object_count(&self) -> Result<u64, Refusal> {
         let count = self.one("SELECT count(*) FROM object", [], |row| row.get::<_, i64>(0))?;
+        Ok(count.unwrap_or(0) as u64)
+    }
+
+    fn audit_after(&self, after: u64, limit: usize) -> Result<Vec<audit::Entry>, Refusal> {
+        let sql = sql!("SELECT ", AUDIT_COLUMNS, " FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+        self.all(sql, (i64::try_from(after).unwrap_or(i64::MAX), count(limit)), rows::audit_entry)
+    }
+
+    fn audit_newest(&self, limit: usize) -> Result<Vec<audit::Entry>, Refusal> {
+        let sql = sql!("SELECT ", AUDIT_COLUMNS, " FROM audit ORDER BY seq DESC LIMIT ?1");
+        let mut entries = self.all(sql, [count(limit)], rows::audit_entry)?;
+        entries.reverse();
+        Ok(entries)
+    }
+
+    fn audit_count(&self) -> Result<u64, Refusal> {
+        // Numbers follow each other without gaps and only the oldest are deleted: no need to count.
+        let sql = "SELECT coalesce((SELECT max(seq) FROM audit) - (SELECT min(seq) FROM audit) + 1, 0)";
+        let count = self.one(sql, [], |row| row.get::<_, i64>(0))?;
         Ok(count.unwrap_or(0) as u64)
     }
 

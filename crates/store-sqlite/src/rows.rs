@@ -2,6 +2,7 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Error, Row};
+use trellis_core::audit;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{self, Envelope, Instruction, MessageError, Reply};
 use trellis_core::node::{self, Node};
@@ -214,6 +215,22 @@ pub(crate) fn object(row: &Row<'_>) -> rusqlite::Result<Object> {
         here: row.get(3)?,
         height: row.get(4)?,
         tree_objects: unsigned(row, 5)?,
+    })
+}
+
+pub(crate) const AUDIT_COLUMNS: &str = "seq, at, event, actor, subject, detail";
+
+pub(crate) fn audit_entry(row: &Row<'_>) -> rusqlite::Result<audit::Entry> {
+    let name = row.get_ref(2)?.as_str()?;
+    let event = audit::Event::from_name(name)
+        .ok_or_else(|| Error::FromSqlConversionFailure(2, Type::Text, format!("'{name}' is no audit event").into()))?;
+    Ok(audit::Entry {
+        seq: unsigned(row, 0)?,
+        at: row.get(1)?,
+        event,
+        actor: row.get(3)?,
+        subject: row.get(4)?,
+        detail: row.get(5)?,
     })
 }
 

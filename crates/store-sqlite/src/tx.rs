@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use rusqlite::{CachedStatement, Connection, Params, params};
 use trellis_core::Seconds;
+use trellis_core::audit;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, Reply};
 use trellis_core::node::Node;
@@ -259,6 +260,25 @@ impl Tx for Change<'_> {
         self.execute("DELETE FROM object WHERE object_id = ?1", [id.as_bytes()])
     }
 
+    fn append_audit(
+        &mut self,
+        at: Seconds,
+        event: audit::Event,
+        actor: &str,
+        subject: &str,
+        detail: &str,
+    ) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO audit (at, event, actor, subject, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![at, event.name(), actor, subject, detail],
+        )
+    }
+
+    fn trim_audit(&mut self, keep: u64) -> Result<(), Refusal> {
+        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
+        self.execute("DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1", [keep])
+    }
+
     fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal> {
         self.execute("INSERT INTO heart VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET alive_at = ?1", [now])
     }
@@ -305,5 +325,8 @@ delegate! {
     parents(id: ObjectId) -> Vec<ObjectId>;
     content(id: ObjectId) -> Option<Content>;
     object_count() -> u64;
+    audit_after(after: u64, limit: usize) -> Vec<audit::Entry>;
+    audit_newest(limit: usize) -> Vec<audit::Entry>;
+    audit_count() -> u64;
     alive_at() -> Option<Seconds>;
 }

@@ -7,6 +7,7 @@ use std::thread;
 use bytes::Bytes;
 
 use super::{Case, NOW, PATIENCE, Subject, ask, await_one, change, envelope, id, keep, see, submit};
+use crate::audit;
 use crate::id::{NodeId, RunId};
 use crate::message::{Instruction, Reply, State};
 use crate::node::{Event, Node};
@@ -73,6 +74,8 @@ fn touch_everything(tx: &mut dyn Tx, round: u32) -> Result<(), Refusal> {
     tx.insert_object(&object(&mine), &[id("object")])?;
     tx.put_content(id(&mine), &Content::Inline(Bytes::from(mine.clone())))?;
     tx.delete_object(id(&format!("object {}", round - 1)))?;
+    tx.append_audit(later(round), audit::Event::ALL[round as usize], "actor", "subject", &mine)?;
+    tx.trim_audit(1)?;
     tx.set_alive_at(later(round))?;
     tx.wake(Topic::Log(RunId(round.into())));
     Ok(())
@@ -90,6 +93,7 @@ fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
         format!("{:?} {:?}", read.instructions_of_run(RUN)?, read.expired_instructions(f64::MAX, 100)?),
         format!("{:?} {:?} {:?}", read.replies_of_run(RUN)?, read.object_count()?, read.alive_at()?),
         format!("{:?}", read.parents(id("object"))?),
+        format!("{:?} {:?} {}", read.audit_after(0, 9)?, read.audit_newest(9)?, read.audit_count()?),
     ];
     let label = |what: &str, round| if round == 0 { what.to_owned() } else { format!("{what} {round}") };
     for round in 0..=rounds {

@@ -12,3 +12,13 @@ ALTER TABLE run ADD COLUMN client TEXT NOT NULL DEFAULT '';
 
 -- Looked for every second.
 CREATE INDEX instruction_expiry ON instruction (created_at + ttl) WHERE state <> 5;
+
+-- Numbers are never used twice, and follow each other without gaps: only the oldest entries go.
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    event TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    detail TEXT NOT NULL
+);

@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::channel;
 
+use trellis_core::audit;
 use trellis_core::conformance::{await_one, id, submit};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::message::{Envelope, Instruction, Reply, State};
@@ -46,13 +47,14 @@ fn fill(tx: &mut dyn Tx) -> Result<(), Refusal> {
     tx.put_instruction(&Instruction::restore(envelope.clone(), 3, State::Delivered))?;
     let reply = Envelope { id: id("reply"), ..envelope };
     tx.put_reply(&Reply { envelope: reply, reply_to: id("instruction"), ready: true })?;
+    tx.append_audit(NOW, audit::Event::NodeActivated, "node 1", "node 1", "http 1.42.0")?;
     tx.set_alive_at(NOW)
 }
 
 /// All that [`fill`] wrote, and the object that [`place`] did.
 fn picture(read: &dyn Read) -> Result<String, Refusal> {
     Ok(format!(
-        "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+        "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
         read.nodes()?,
         read.runs()?,
         read.traffic(RUN)?,
@@ -65,6 +67,7 @@ fn picture(read: &dyn Read) -> Result<String, Refusal> {
         read.object(id("object"))?,
         read.content(id("object"))?,
         read.object_count()?,
+        read.audit_newest(10)?,
         read.alive_at()?,
     ))
 }

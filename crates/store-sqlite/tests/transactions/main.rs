@@ -2,6 +2,7 @@
 //! clock.
 
 mod absent;
+mod audit;
 mod claim;
 mod clock;
 mod ending;
