@@ -72,15 +72,26 @@ pub fn register_node(
     if tx.node_by_key(&new.key)?.is_some() {
         return Err(Refusal::new(Kind::Precondition, KEY_IN_USE));
     }
+    insert_node(tx, id, owner, new, now)?;
+    audit::note(tx, audit::Event::NodeRegisteredByUser, owner.1, &audit::node(id), &new.to_string(), now)?;
+    Ok(id)
+}
+
+/// Keeps a node whose key is not known yet.
+pub(crate) fn insert_node(
+    tx: &mut dyn Tx,
+    id: NodeId,
+    owner: (&str, &str),
+    new: &NewNode,
+    now: Seconds,
+) -> Result<(), Refusal> {
     if tx.node(id)?.is_some() {
         return Err(Refusal::new(Kind::Transient, "node ID taken, try again"));
     }
     let mut node = Node::register(id, owner, &new.key, DEFAULT_HEARTBEAT_INTERVAL_S, now);
     node.name.clone_from(&new.name);
     node.location.clone_from(&new.location);
-    tx.put_node(&node)?;
-    audit::note(tx, audit::Event::NodeRegisteredByUser, owner.1, &audit::node(id), &new.to_string(), now)?;
-    Ok(id)
+    tx.put_node(&node)
 }
 
 /// Whose nodes a user may take away.

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 
 use crate::Seconds;
+use crate::account::Account;
 use crate::audit;
 use crate::id::{MessageId, NodeId, ObjectId, RunId};
 use crate::message::{Instruction, Reply};
@@ -13,6 +14,7 @@ use crate::node::Node;
 use crate::object::{Content, Object};
 use crate::refusal::Refusal;
 use crate::run::Run;
+use crate::secret::{self, Secret, SecretId};
 use crate::token::Token;
 
 /// Something that a waiting caller may be waiting for. Announced after the commit that made it true.
@@ -97,6 +99,19 @@ pub trait Read {
     fn content(&self, id: ObjectId) -> Result<Option<Content>, Refusal>;
     fn object_count(&self) -> Result<u64, Refusal>;
 
+    fn account(&self, id: &str) -> Result<Option<Account>, Refusal>;
+    fn account_by_name(&self, name: &str) -> Result<Option<Account>, Refusal>;
+    /// By name.
+    fn accounts(&self) -> Result<Vec<Account>, Refusal>;
+    fn secret(&self, hash: &secret::Hash) -> Result<Option<Secret>, Refusal>;
+    fn secret_by_id(&self, id: SecretId) -> Result<Option<Secret>, Refusal>;
+    /// All of them, oldest first.
+    fn secrets(&self) -> Result<Vec<Secret>, Refusal>;
+    /// Those that speak for the account or were issued by it, oldest first.
+    fn secrets_of(&self, account: &str) -> Result<Vec<Secret>, Refusal>;
+    /// Secrets that were over at `until`.
+    fn ended_secrets(&self, until: Seconds, limit: usize) -> Result<Vec<Secret>, Refusal>;
+
     /// Audit entries after number `after`, oldest first.
     fn audit_after(&self, after: u64, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
     /// The newest audit entries, oldest of them first.
@@ -135,6 +150,10 @@ pub trait Tx: Read {
     fn discard(&mut self, content: &Content);
     /// Forgets the object; its file, if any, goes after the commit.
     fn delete_object(&mut self, id: ObjectId) -> Result<(), Refusal>;
+
+    fn put_account(&mut self, account: &Account) -> Result<(), Refusal>;
+    fn put_secret(&mut self, secret: &Secret) -> Result<(), Refusal>;
+    fn delete_secret(&mut self, hash: &secret::Hash) -> Result<(), Refusal>;
 
     /// Writes an audit entry, with a number larger than all before it.
     fn append_audit(

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use trellis_core::Seconds;
+use trellis_core::account::Account;
 use trellis_core::audit;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, MAX_DELIVERIES, Reply};
@@ -11,15 +12,20 @@ use trellis_core::object::{Content, Object};
 use trellis_core::port::{Fab, LogText, Read, Traffic};
 use trellis_core::refusal::Refusal;
 use trellis_core::run::Run;
+use trellis_core::secret::{Hash, Secret, SecretId};
 use trellis_core::token::Token;
 
 use crate::error::OrTransient;
-use crate::rows::{self, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, RUN_COLUMNS, TOKEN_COLUMNS, signed};
+use crate::rows::{
+    self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, RUN_COLUMNS, SECRET_COLUMNS, TOKEN_COLUMNS,
+    signed,
+};
 
 /// Asked every second.
 const EXPIRED: &str = "SELECT message_id FROM instruction WHERE created_at + ttl <= ?1 AND state <> 5 \
      ORDER BY created_at + ttl LIMIT ?2";
 
+const ENDED: &str = " FROM secret WHERE coalesce(changed_at, expires_at) <= ?1 LIMIT ?2";
 const ONLINE: &str = "SELECT node_id FROM node WHERE state = 1 AND online_until > ?1";
 
 pub(crate) struct View<'a>(pub(crate) &'a Connection);
@@ -221,6 +227,45 @@ impl Read for View<'_> {
         Ok(count.unwrap_or(0) as u64)
     }
 
+    fn account(&self, id: &str) -> Result<Option<Account>, Refusal> {
+        self.one(sql!("SELECT ", ACCOUNT_COLUMNS, " FROM account WHERE account_id = ?1"), [id], rows::account)
+    }
+
+    fn account_by_name(&self, name: &str) -> Result<Option<Account>, Refusal> {
+        self.one(sql!("SELECT ", ACCOUNT_COLUMNS, " FROM account WHERE name = ?1"), [name], rows::account)
+    }
+
+    fn accounts(&self) -> Result<Vec<Account>, Refusal> {
+        self.all(sql!("SELECT ", ACCOUNT_COLUMNS, " FROM account ORDER BY name"), [], rows::account)
+    }
+
+    fn secret(&self, hash: &Hash) -> Result<Option<Secret>, Refusal> {
+        self.one(sql!("SELECT ", SECRET_COLUMNS, " FROM secret WHERE hash = ?1"), [hash.as_slice()], rows::secret)
+    }
+
+    fn secret_by_id(&self, id: SecretId) -> Result<Option<Secret>, Refusal> {
+        let with = |rest: u8| {
+            let mut hash = [rest; 32];
+            hash[..4].copy_from_slice(id.as_bytes());
+            hash
+        };
+        let sql = sql!("SELECT ", SECRET_COLUMNS, " FROM secret WHERE hash BETWEEN ?1 AND ?2");
+        self.one(sql, (with(0).as_slice(), with(0xff).as_slice()), rows::secret)
+    }
+
+    fn secrets(&self) -> Result<Vec<Secret>, Refusal> {
+        self.all(sql!("SELECT ", SECRET_COLUMNS, " FROM secret ORDER BY created_at"), [], rows::secret)
+    }
+
+    fn secrets_of(&self, account: &str) -> Result<Vec<Secret>, Refusal> {
+        let sql = sql!("SELECT ", SECRET_COLUMNS, " FROM secret WHERE account_id = ?1 ORDER BY created_at");
+        self.all(sql, [account], rows::secret)
+    }
+
+    fn ended_secrets(&self, until: Seconds, limit: usize) -> Result<Vec<Secret>, Refusal> {
+        self.all(sql!("SELECT ", SECRET_COLUMNS, ENDED), (until, count(limit)), rows::secret)
+    }
+
     fn audit_after(&self, after: u64, limit: usize) -> Result<Vec<audit::Entry>, Refusal> {
         let sql = sql!("SELECT ", AUDIT_COLUMNS, " FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2");
         self.all(sql, (i64::try_from(after).unwrap_or(i64::MAX), count(limit)), rows::audit_entry)
@@ -257,7 +302,8 @@ mod tests {
         let path = directory.path().join("state.db");
         let mut connection = Connection::open(&path).unwrap();
         migrate(&mut connection, &path, MIGRATIONS).unwrap();
-        for (sql, index) in [(EXPIRED, "instruction_expiry"), (ONLINE, "node_online")] {
+        let ended = ["SELECT hash", ENDED].concat();
+        for (sql, index) in [(EXPIRED, "instruction_expiry"), (ONLINE, "node_online"), (&ended, "secret_end")] {
             let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let plan = statement.raw_query().mapped(|row| row.get::<_, String>(3));
             let plan = plan.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");

@@ -22,3 +22,26 @@ CREATE TABLE audit (
     subject TEXT NOT NULL,
     detail TEXT NOT NULL
 );
+
+CREATE TABLE account (
+    account_id TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    created_at REAL NOT NULL,
+    role INTEGER NOT NULL,
+    state INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- What accounts show and nodes join with: only hashes.
+CREATE TABLE secret (
+    hash BLOB PRIMARY KEY,
+    purpose INTEGER NOT NULL,
+    account_id TEXT NOT NULL,
+    label TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    expires_at REAL,
+    state INTEGER NOT NULL,
+    changed_at REAL,
+    node_id INTEGER
+) WITHOUT ROWID;
+CREATE INDEX secret_of_account ON secret (account_id);
+CREATE INDEX secret_end ON secret (coalesce(changed_at, expires_at));
