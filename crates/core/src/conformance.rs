@@ -6,6 +6,7 @@
 
 mod account;
 mod audit;
+mod census;
 mod job;
 mod message;
 mod node;
@@ -43,7 +44,7 @@ pub type Case = (&'static str, fn(&Subject<'_>));
 /// All cases. Each needs a subject of its own.
 pub fn suite() -> Vec<Case> {
     let machines = [node::CASES, run::CASES, token::CASES, message::CASES, object::CASES].concat();
-    [&machines[..], account::CASES, audit::CASES, job::CASES].concat()
+    [&machines[..], account::CASES, audit::CASES, census::CASES, job::CASES].concat()
 }
 
 /// A job that hands the result of `work` to whoever waits for it. A refusal by `work` undoes it.

@@ -11,6 +11,7 @@ pub mod access;
 pub mod account;
 pub mod app;
 pub mod audit;
+pub mod census;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod control;

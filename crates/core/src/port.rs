@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::Seconds;
 use crate::account::Account;
 use crate::audit;
+use crate::census::Census;
 use crate::id::{MessageId, NodeId, ObjectId, RunId};
 use crate::message::{Instruction, Reply};
 use crate::node::Node;
@@ -117,6 +118,9 @@ pub trait Read {
     /// The newest audit entries, oldest of them first.
     fn audit_newest(&self, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
     fn audit_count(&self) -> Result<u64, Refusal>;
+
+    /// How much there is of everything. Asked every few seconds, so it must not read whole tables of wide rows.
+    fn census(&self, now: Seconds) -> Result<Census, Refusal>;
 
     /// When a SuperLink was last known to be at work on this store.
     fn alive_at(&self) -> Result<Option<Seconds>, Refusal>;

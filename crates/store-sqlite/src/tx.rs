@@ -5,6 +5,7 @@ use rusqlite::{CachedStatement, Connection, Params, params};
 use trellis_core::Seconds;
 use trellis_core::account::Account;
 use trellis_core::audit;
+use trellis_core::census::Census;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, Reply};
 use trellis_core::node::Node;
@@ -374,5 +375,6 @@ delegate! {
     audit_after(after: u64, limit: usize) -> Vec<audit::Entry>;
     audit_newest(limit: usize) -> Vec<audit::Entry>;
     audit_count() -> u64;
+    census(now: Seconds) -> Census;
     alive_at() -> Option<Seconds>;
 }

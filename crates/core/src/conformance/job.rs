@@ -103,6 +103,7 @@ fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
         format!("{:?}", read.parents(id("object"))?),
         format!("{:?} {:?} {:?}", read.account("account")?, read.account_by_name("name")?, read.accounts()?),
         format!("{:?} {:?} {:?}", read.secrets()?, read.secrets_of("account")?, read.ended_secrets(f64::MAX, 9)?),
+        format!("{:?}", read.census(NOW)?),
         format!("{:?} {:?} {}", read.audit_after(0, 9)?, read.audit_newest(9)?, read.audit_count()?),
     ];
     let label = |what: &str, round| if round == 0 { what.to_owned() } else { format!("{what} {round}") };

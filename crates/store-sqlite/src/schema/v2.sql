@@ -45,3 +45,12 @@ CREATE TABLE secret (
 ) WITHOUT ROWID;
 CREATE INDEX secret_of_account ON secret (account_id);
 CREATE INDEX secret_end ON secret (coalesce(changed_at, expires_at));
+
+-- For counting: small indexes that hold all that is counted. Heartbeats change none of them but the first.
+DROP INDEX node_online;
+CREATE INDEX node_online ON node (online_until, client) WHERE state = 1;
+CREATE INDEX node_at_rest ON node (state) WHERE state IN (0, 2);
+CREATE INDEX run_finished ON run (outcome) WHERE state = 3;
+DROP INDEX reply_of_run;
+CREATE INDEX reply_of_run ON reply (run_id, ready);
+CREATE INDEX object_size ON object_content (bytes);
