@@ -4,6 +4,7 @@
 //! One thread writes, and commits many jobs at once; readers never wait for it. This crate knows nothing of the
 //! network and decides nothing: it keeps what the core tells it to.
 
+mod census;
 pub mod crash;
 mod directory;
 mod error;

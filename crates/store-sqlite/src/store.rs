@@ -19,7 +19,7 @@ use crate::schema::{self, MIGRATIONS};
 use crate::vault::Vault;
 use crate::writer::{COMPANY, Call, OnCommit, Patient, Writer};
 
-/// Prepared statements kept by a connection; we have about sixty.
+/// Prepared statements kept by a connection; we have about ninety.
 const STATEMENTS: usize = 128;
 /// Pages the writer keeps in memory.
 const CACHE_KIB: i64 = 16 << 10;
