@@ -2,7 +2,13 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let files = protox::compile(["control.proto", "fleet.proto", "serverappio.proto"], ["proto"])?;
-    tonic_prost_build::configure().bytes(".").btree_map(".").build_transport(false).compile_fds(files)?;
+    let files = protox::compile(["control.proto", "fleet.proto", "runtime.proto", "serverappio.proto"], ["proto"])?;
+    // Servers are ours: the front ends read these messages themselves, over gRPC and HTTP alike.
+    tonic_prost_build::configure()
+        .bytes(".")
+        .btree_map(".")
+        .build_server(false)
+        .build_transport(false)
+        .compile_fds(files)?;
     Ok(())
 }

@@ -154,6 +154,7 @@ impl ObjectPort for SimNode {
                 run_id,
                 object_id: object_id.to_owned(),
                 object_content: content.clone(),
+                ..Default::default()
             };
             let (mut client, request) = self.prepare(request);
             async move { client.push_object(request).await }

@@ -140,6 +140,7 @@ impl Envelope {
             ttl: to.created_at + to.ttl - created_at,
             message_type: to.message_type.clone(),
             created_at,
+            ..Metadata::default()
         };
         Self::seal(metadata, model)
     }

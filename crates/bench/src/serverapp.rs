@@ -12,10 +12,10 @@ use trellis_core::id::NodeId;
 use trellis_wire::proto::control_client::ControlClient;
 use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
 use trellis_wire::proto::{
-    ConfigRecord, ConfirmMessageReceivedRequest, Context, ListAppsToLaunchRequest, Metadata, Node, ObjectTree,
-    PullAppInputsRequest, PullAppMessagesRequest, PullObjectRequest, PullObjectResponse, PushAppMessagesRequest,
-    PushAppOutputsRequest, PushObjectRequest, PushObjectResponse, RequestTokenRequest, RunStatus,
-    SendAppHeartbeatRequest, StartRunRequest, UpdateRunStatusRequest,
+    ConfirmMessageReceivedRequest, Context, ListAppsToLaunchRequest, Metadata, Node, ObjectTree, PullAppInputsRequest,
+    PullAppMessagesRequest, PullObjectRequest, PullObjectResponse, PushAppMessagesRequest, PushAppOutputsRequest,
+    PushObjectRequest, PushObjectResponse, RequestTokenRequest, RunStatus, SendAppHeartbeatRequest, StartRunRequest,
+    UpdateRunStatusRequest,
 };
 
 use crate::Failure;
@@ -61,7 +61,7 @@ impl ServerApp {
         let mut control = ControlClient::new(addresses.control().connect().await?);
         let start = StartRunRequest {
             fab: Some(fab::build()?),
-            federation_options: Some(ConfigRecord::default()),
+
             federation: "default".to_owned(),
             ..StartRunRequest::default()
         };
@@ -179,6 +179,7 @@ impl ObjectPort for ServerApp {
                 run_id,
                 object_id: object_id.to_owned(),
                 object_content: content.clone(),
+                ..Default::default()
             };
             async move { client.push_object(request).await }
         })

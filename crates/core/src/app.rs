@@ -32,8 +32,8 @@ pub struct Inputs {
     pub context: Bytes,
 }
 
-/// Hands the inputs to the holder of the token; the run is running then.
-pub fn pull_inputs(tx: &mut dyn Tx, hash: &[u8; 32], now: Seconds) -> Result<Inputs, Refusal> {
+/// Hands the inputs to the holder of the token, which says what it is (`client`); the run is running then.
+pub fn pull_inputs(tx: &mut dyn Tx, hash: &[u8; 32], client: &str, now: Seconds) -> Result<Inputs, Refusal> {
     let mut token = valid(tx, hash)?;
     let failed = |why: &dyn std::fmt::Display| {
         Refusal::new(Kind::Precondition, format!("Failed to start run {}: {why}", token.run))
@@ -43,6 +43,7 @@ pub fn pull_inputs(tx: &mut dyn Tx, hash: &[u8; 32], now: Seconds) -> Result<Inp
     let fab = tx.fab(&run.fab_hash)?.ok_or_else(|| failed(&"its FAB is missing"))?;
     let context = tx.context(run.id)?.ok_or_else(|| failed(&"its context is missing"))?;
     token.state = token::next(token.state, token::Event::PullInputs, now).map_err(|why| failed(&why))?;
+    client.clone_into(&mut run.client);
     tx.put_run(&run)?;
     tx.put_token(&token)?;
     Ok(Inputs { run, fab, context })
@@ -288,6 +289,8 @@ fn answer_instead(
         dst: NodeId::SUPERLINK,
         group_id: asked.as_ref().map(|asked| asked.group_id.clone()).unwrap_or_default(),
         ttl_s: asked.as_ref().map_or(0.0, |asked| (asked.expires_at() - now).max(0.0)),
+        src_task: None,
+        dst_task: asked.as_ref().and_then(|asked| asked.src_task),
         message_type: asked.map_or_else(|| "system".to_owned(), |asked| asked.message_type),
         created_at: now,
         error: Some(why.error()),

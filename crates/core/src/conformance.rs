@@ -147,6 +147,8 @@ fn envelope(label: &str, run: RunId, dst: NodeId) -> Envelope {
         ttl_s: 3600.0,
         message_type: "train".into(),
         created_at: NOW,
+        src_task: None,
+        dst_task: None,
         error: None,
     }
 }
@@ -159,6 +161,8 @@ fn awkward_envelope(label: &str, run: RunId, dst: NodeId) -> Envelope {
         ttl_s: 0.1 + 0.2,
         message_type: "x".repeat(10_000),
         created_at: NOW + 1e-6,
+        src_task: Some(u64::MAX),
+        dst_task: Some(0),
         error: Some(MessageError { code: i64::MIN, reason: AWKWARD_TEXT.repeat(100) }),
         ..envelope(label, run, dst)
     }

@@ -39,27 +39,51 @@ pub fn stop_run(tx: &mut dyn Tx, id: RunId, now: Seconds) -> Result<(), Refusal>
     app::finish(tx, id, Outcome::Stopped, "", now)
 }
 
+/// A node as its owner introduces it. Name and location may be empty.
+#[derive(Debug, Clone, Default)]
+pub struct NewNode {
+    pub key: Vec<u8>,
+    pub name: String,
+    pub location: String,
+}
+
 /// Makes a node for a key that its owner vouches for.
 pub fn register_node(
     tx: &mut dyn Tx,
     id: NodeId,
     owner: (&str, &str),
-    key: &[u8],
+    new: &NewNode,
     now: Seconds,
 ) -> Result<NodeId, Refusal> {
-    if tx.node_by_key(key)?.is_some() {
+    if tx.node_by_key(&new.key)?.is_some() {
         return Err(Refusal::new(Kind::Precondition, KEY_IN_USE));
     }
     if tx.node(id)?.is_some() {
         return Err(Refusal::new(Kind::Transient, "node ID taken, try again"));
     }
-    tx.put_node(&Node::register(id, owner, key, DEFAULT_HEARTBEAT_INTERVAL_S, now))?;
+    let mut node = Node::register(id, owner, &new.key, DEFAULT_HEARTBEAT_INTERVAL_S, now);
+    node.name.clone_from(&new.name);
+    node.location.clone_from(&new.location);
+    tx.put_node(&node)?;
     Ok(id)
 }
 
-pub fn unregister_node(tx: &mut dyn Tx, id: NodeId, owner_aid: &str, now: Seconds) -> Result<(), Refusal> {
-    fleet::unregister(tx, id, owner_aid, now).map_err(|refusal| match refusal.kind {
-        Kind::Precondition => Refusal::new(Kind::NotFound, "Node ID not found for account"),
-        _ => refusal,
-    })
+/// Whose nodes a user may take away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    Own,
+    All,
+}
+
+/// Takes a node away: from now on it is nobody, its held calls end, and nobody waits for it.
+pub fn unregister_node(
+    tx: &mut dyn Tx,
+    id: NodeId,
+    by: (&str, &str),
+    reach: Reach,
+    now: Seconds,
+) -> Result<(), Refusal> {
+    let not_found = || Refusal::new(Kind::NotFound, "Node ID not found for account");
+    let node = tx.node(id)?.filter(|node| reach == Reach::All || node.owner_aid == by.0).ok_or_else(not_found)?;
+    if fleet::end(tx, node, now)? { Ok(()) } else { Err(not_found()) }
 }

@@ -26,8 +26,8 @@ pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], no
     }
 }
 
-/// A node's process begins. What the process before it was at work on goes out again.
-pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, now: Seconds) -> Result<NodeId, Refusal> {
+/// A node's process begins, and says what it is (`client`). What the process before it was at work on goes out again.
+pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, client: &str, now: Seconds) -> Result<NodeId, Refusal> {
     check_interval(interval_s)?;
     let node = tx.node_by_key(key)?.filter(|node| node.state() != State::Unregistered);
     let Some(mut node) = node else {
@@ -36,6 +36,7 @@ pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, now: Seconds) -> R
     node.apply(Event::Activate { interval_s }, now).map_err(|why| {
         Refusal::new(Kind::Precondition, format!("SuperNode with node ID {} could not be activated: {why}.", node.id))
     })?;
+    client.clone_into(&mut node.client);
     tx.put_node(&node)?;
     for mut instruction in tx.in_progress(node.id)? {
         if let Some(reply) = tx.reply_to(instruction.envelope.id)? {
@@ -54,20 +55,41 @@ pub fn deactivate(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refus
     node.apply(Event::Deactivate, now).map_err(|_| {
         Refusal::new(Kind::Precondition, format!("SuperNode with node ID {id} could not be deactivated."))
     })?;
-    tx.put_node(&node)
+    tx.put_node(&node)?;
+    wake_who_waits_for(tx, id)
 }
 
-/// Ends a node for good; its key cannot come back.
-pub fn unregister(tx: &mut dyn Tx, id: NodeId, owner_aid: &str, now: Seconds) -> Result<(), Refusal> {
-    let gone = || {
-        Refusal::new(
-            Kind::Precondition,
-            format!("Node ID {id} already unregistered, not found or the request was unauthorized."),
-        )
-    };
-    let mut node = tx.node(id)?.filter(|node| node.owner_aid == owner_aid).ok_or_else(gone)?;
-    node.apply(Event::Unregister, now).map_err(|_| gone())?;
-    tx.put_node(&node)
+/// A node ends itself for good; its key cannot come back.
+pub fn unregister(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refusal> {
+    let gone = || Refusal::new(Kind::Precondition, format!("Node ID {id} already unregistered or not found."));
+    let node = tx.node(id)?.ok_or_else(gone)?;
+    if end(tx, node, now)? { Ok(()) } else { Err(gone()) }
+}
+
+/// Ends a node for good. Whoever waits for it, or is it, hears of it now. `false`: it was over before.
+pub(crate) fn end(tx: &mut dyn Tx, mut node: Node, now: Seconds) -> Result<bool, Refusal> {
+    if node.apply(Event::Unregister, now).is_err() {
+        return Ok(false);
+    }
+    tx.put_node(&node)?;
+    tx.wake(Topic::Node(node.id));
+    wake_who_waits_for(tx, node.id)?;
+    Ok(true)
+}
+
+/// Runs that wait for the node look again: there may be nothing left to wait for.
+fn wake_who_waits_for(tx: &mut dyn Tx, node: NodeId) -> Result<(), Refusal> {
+    for run in tx.runs_waiting_for(node)? {
+        tx.wake(Topic::Replies(run));
+    }
+    Ok(())
+}
+
+/// Whether `key` speaks for the node. Asked with every call of a node, and again when a held call wakes up: a node may
+/// be taken away at any time.
+pub fn is_member(read: &(impl Read + ?Sized), id: NodeId, key: &[u8]) -> Result<bool, Refusal> {
+    let node = read.node(id)?.filter(|node| node.state() != State::Unregistered);
+    Ok(node.is_some_and(|node| node.public_key == key))
 }
 
 /// Whether the node is (again) online by this heartbeat.

@@ -25,6 +25,10 @@ pub struct Envelope {
     pub ttl_s: f64,
     pub message_type: String,
     pub created_at: Seconds,
+    /// The task of the run that sent it and the one that is to get it: Flower 1.30 and later name them. The core hands
+    /// them back unread.
+    pub src_task: Option<u64>,
+    pub dst_task: Option<u64>,
     pub error: Option<MessageError>,
 }
 
@@ -218,6 +222,8 @@ mod tests {
             ttl_s: f64::NAN,
             message_type: String::new(),
             created_at: f64::NEG_INFINITY,
+            src_task: None,
+            dst_task: None,
             error: None,
         };
         assert_eq!(nothing.faults().len(), 6);

@@ -98,6 +98,11 @@ pub struct Node {
     pub last_deactivated_at: Option<Seconds>,
     pub unregistered_at: Option<Seconds>,
     pub heartbeat_interval_s: f64,
+    /// What its owner calls it, and where it stands; may be empty.
+    pub name: String,
+    pub location: String,
+    /// What it said of itself when it was last activated, like `http 1.42.0`; empty: it never was.
+    pub client: String,
     /// The last promise, kept after the node went offline: users see it.
     pub online_until: Option<Seconds>,
     state: State,
@@ -115,6 +120,9 @@ impl Node {
             last_deactivated_at: None,
             unregistered_at: None,
             heartbeat_interval_s: interval_s,
+            name: String::new(),
+            location: String::new(),
+            client: String::new(),
             online_until: None,
             state: State::Registered,
         }

@@ -81,8 +81,10 @@ pub trait Read {
     fn deliverable(&self, node: NodeId) -> Result<Option<Instruction>, Refusal>;
     /// Instructions that the node may be at work on: confirmed, or with an incomplete reply.
     fn in_progress(&self, node: NodeId) -> Result<Vec<Instruction>, Refusal>;
+    /// Runs that wait for an answer of the node.
+    fn runs_waiting_for(&self, node: NodeId) -> Result<Vec<RunId>, Refusal>;
     fn instructions_of_run(&self, run: RunId) -> Result<Vec<MessageId>, Refusal>;
-    /// Unanswered instructions whose time is up.
+    /// Unanswered instructions whose time is up, the longest first.
     fn expired_instructions(&self, now: Seconds, limit: usize) -> Result<Vec<MessageId>, Refusal>;
     fn reply(&self, id: MessageId) -> Result<Option<Reply>, Refusal>;
     fn reply_to(&self, instruction: MessageId) -> Result<Option<Reply>, Refusal>;

@@ -115,6 +115,8 @@ pub struct Run {
     /// How often a ServerApp was started for it.
     pub launches: u32,
     pub clientapp_runtime_s: f64,
+    /// What its ServerApp said of itself when it asked for its inputs, like `grpc 1.39.0`; empty: it never did.
+    pub client: String,
     state: State,
 }
 
@@ -147,6 +149,7 @@ impl Run {
             finished_at: None,
             launches: 0,
             clientapp_runtime_s: 0.0,
+            client: String::new(),
             state: State::Pending,
         }
     }

@@ -1,5 +1,6 @@
 //! The calls of Flower's three APIs, whatever brings them here: a front end decodes, asks, encodes.
 
+pub mod account;
 pub mod app;
 pub mod control;
 pub mod fleet;

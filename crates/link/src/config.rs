@@ -10,21 +10,52 @@ pub struct Config {
     pub control_address: String,
     /// `host:port` of the Fleet API (SuperNodes).
     pub fleet_address: String,
-    /// `host:port` of the ServerAppIo API (ServerApps and SuperExecs), never TLS.
+    /// `host:port` of the ServerAppIo API (ServerApps and SuperExecs), never TLS. Apps of every version work over it.
     pub serverappio_address: String,
+    /// `host:port` of the HTTP API: Control, Fleet and Runtime as Flower 1.35 and later speak them, health and metrics.
+    pub http_address: String,
+    /// `host:port` where metrics are served without TLS, beside the HTTP API.
+    pub metrics_address: Option<String>,
     /// `host:port` of the plaintext health service, if wanted.
     pub health_address: Option<String>,
-    /// TLS for Control and Fleet; `None` is plaintext.
+    /// TLS for Control, Fleet and HTTP; `None` is plaintext.
     pub tls: Option<TlsFiles>,
+    /// Names and addresses by which clients reach this SuperLink; the certificate must cover them.
+    pub endpoints: Vec<String>,
+    /// Control calls need the token of an account.
+    pub accounts: bool,
     /// Who starts ServerApps.
     pub isolation: Isolation,
     /// The Python interpreter that runs ServerApps; `None`: that of the `flwr-serverapp` on PATH.
     pub python: Option<PathBuf>,
+    /// ServerApps may install what their app asks for, from a package index (Flower 1.30 and later).
+    pub dependency_installation: bool,
+    /// The secret that SuperExecs sign with; `None`: whoever reaches the API may take a run.
+    pub superexec_secret: Option<PathBuf>,
     /// Where the state is kept.
     pub state: StateLocation,
     /// Nodes must be registered through the Control API first.
     pub supernode_auth: bool,
+    pub keepalive: Keepalive,
     pub limits: Limits,
+}
+
+/// How connections are kept alive, and how dead ones are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// A silent connection is pinged this often: HTTP/2 pings, and TCP keepalive for all.
+    pub interval: Duration,
+    /// A ping that is not answered in this time ends the connection.
+    pub timeout: Duration,
+    /// A connection without a call for this long is closed. HTTP/1.1 only: there a client opens another one at no cost.
+    pub idle: Duration,
+}
+
+impl Default for Keepalive {
+    /// Firewalls forget connections after 60 s of silence, the strict ones.
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(30), timeout: Duration::from_secs(20), idle: Duration::from_secs(120) }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -67,6 +98,8 @@ pub struct Limits {
     pub requests_per_connection: u32,
     /// How long a node's pull is held open when there is nothing for it.
     pub hold_node_pull: Duration,
+    /// The same over HTTP, where clients give up after 30 s.
+    pub hold_node_pull_http: Duration,
     /// How long a ServerApp's pull is held open while replies are missing.
     pub hold_app_pull: Duration,
     /// How long a SuperExec's question for runs is held open.
@@ -83,6 +116,7 @@ impl Default for Limits {
             requests_in_flight: 4096,
             requests_per_connection: 128,
             hold_node_pull: Duration::from_secs(120),
+            hold_node_pull_http: Duration::from_secs(25),
             hold_app_pull: Duration::from_secs(20),
             hold_launch_poll: Duration::from_secs(20),
         }

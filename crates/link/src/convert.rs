@@ -11,6 +11,8 @@ use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{Run, State};
 use trellis_wire::proto;
 
+use crate::dialect::app::SERVER_APP;
+
 fn invalid(text: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(Kind::Invalid, text)
 }
@@ -52,6 +54,8 @@ pub fn envelope(message: &proto::Message) -> Result<(Envelope, Option<MessageId>
         ttl_s: metadata.ttl,
         message_type: metadata.message_type.clone(),
         created_at: metadata.created_at,
+        src_task: metadata.src_task_id,
+        dst_task: metadata.dst_task_id,
         error,
     };
     Ok((envelope, reply_to))
@@ -68,6 +72,8 @@ pub fn metadata_out(envelope: &Envelope, reply_to: Option<MessageId>) -> proto::
         ttl: envelope.ttl_s,
         message_type: envelope.message_type.clone(),
         created_at: envelope.created_at,
+        src_task_id: envelope.src_task,
+        dst_task_id: envelope.dst_task,
     }
 }
 
@@ -117,6 +123,11 @@ pub fn run_out(run: &Run, traffic: Traffic) -> proto::Run {
         bytes_sent: traffic.bytes_sent,
         bytes_recv: traffic.bytes_received,
         clientapp_runtime: run.clientapp_runtime_s,
+        primary_task_type: SERVER_APP.to_owned(),
+        primary_task_id: Some(run.id.0),
+        series_id: run.id.0,
+        account_name: run.account.clone(),
+        client: run.client.clone(),
     }
 }
 
@@ -144,6 +155,9 @@ pub fn node_out(node: &Node, now: Seconds) -> proto::NodeInfo {
         online_until: node.online_until,
         heartbeat_interval: node.heartbeat_interval_s,
         public_key: node.public_key.clone().into(),
+        location: Some(node.location.clone()).filter(|location| !location.is_empty()),
+        name: Some(node.name.clone()).filter(|name| !name.is_empty()),
+        client: node.client.clone(),
     }
 }
 
@@ -164,7 +178,12 @@ mod tests {
 
     #[test]
     fn a_message_carries_content_or_error_never_both_or_none() {
-        let metadata = proto::Metadata { message_id: "00".repeat(32), run_id: 1 << 63, ..Default::default() };
+        let metadata = proto::Metadata {
+            message_id: "00".repeat(32),
+            run_id: 1 << 63,
+            src_task_id: Some(0),
+            ..Default::default()
+        };
         let mut message = proto::Message { metadata: Some(metadata), content: None, error: None };
         assert_eq!(envelope(&message).unwrap_err().kind, Kind::Invalid);
         message.content = Some(proto::RecordDict::default());

@@ -19,7 +19,7 @@ use trellis_store_sqlite::crash;
 
 use crate::api::app::{append_log, new_token};
 use crate::link::Link;
-use process::{AppProcess, Ended};
+use process::{AppProcess, Ended, Order};
 pub use python::{NoPython, Python};
 
 /// The launcher looks by itself this often.
@@ -39,13 +39,15 @@ pub struct Launcher {
     address: String,
     /// Output of apps, one file for each run.
     outputs: PathBuf,
+    /// Apps may install what they need.
+    installs: bool,
 }
 
 impl Launcher {
-    pub fn new(link: Arc<Link>, python: Python, address: String) -> std::io::Result<Launcher> {
+    pub fn new(link: Arc<Link>, python: Python, address: String, installs: bool) -> std::io::Result<Launcher> {
         let outputs = link.store().directory().path().join("apps");
         std::fs::create_dir_all(&outputs)?;
-        Ok(Launcher { link, python, address, outputs })
+        Ok(Launcher { link, python, address, outputs, installs })
     }
 
     /// Takes over the apps that an earlier SuperLink started; those that are gone are noted.
@@ -94,7 +96,15 @@ impl Launcher {
             return Ok(());
         }
         crash::point("run-claimed");
-        match AppProcess::start(&self.python, run, &secret, &self.address, &self.mark(), &self.output(run)) {
+        let order = Order {
+            run,
+            token: &secret,
+            address: &self.address,
+            mark: &self.mark(),
+            output: &self.output(run),
+            installs: self.installs,
+        };
+        match AppProcess::start(&self.python, &order) {
             Ok(app) => {
                 crash::point("app-spawned");
                 tracing::info!(run = run.0, pid = app.pid(), "ServerApp started");

@@ -1,14 +1,15 @@
 //! The SuperLink: front ends over the link core.
 //!
-//! `link` joins core, store and waiting room; `api` holds the calls; `grpc` brings them over the wire; `launch` starts
-//! ServerApps. A new front end (another transport, another dialect) sits beside `grpc` and uses `api`.
+//! `link` joins core, store and waiting room; `api` holds the calls; `front` brings them over the wire, gRPC and HTTP;
+//! `dialect` knows what differs between versions of Flower; `launch` starts ServerApps.
 
 mod api;
 mod clock;
 pub mod config;
 mod convert;
+mod dialect;
 mod fab;
-mod grpc;
+mod front;
 mod identity;
 mod launch;
 mod link;

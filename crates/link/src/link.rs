@@ -1,6 +1,6 @@
 //! The SuperLink's inside: the core's transactions on a store, with somewhere to wait. No protocol in here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
@@ -12,7 +12,7 @@ use trellis_store_sqlite::SqliteStore;
 
 use crate::clock::Clock;
 use crate::config::Limits;
-use crate::identity::Identities;
+use crate::identity::{Identities, SuperexecSecret};
 use crate::objects::HotObjects;
 use crate::wake::WaitingRoom;
 
@@ -27,10 +27,22 @@ pub struct Link {
     pub hot: HotObjects,
     /// Nodes must be registered through the Control API.
     pub supernode_auth: bool,
+    /// What those who start ServerApps must sign with.
+    pub superexec_secret: Option<SuperexecSecret>,
+    said: Mutex<HashSet<String>>,
 }
 
+/// Things said once that are remembered.
+const SAID: usize = 4096;
+
 impl Link {
-    pub fn new(store: SqliteStore, room: Arc<WaitingRoom>, limits: Limits, supernode_auth: bool) -> Link {
+    pub fn new(
+        store: SqliteStore,
+        room: Arc<WaitingRoom>,
+        limits: Limits,
+        supernode_auth: bool,
+        superexec_secret: Option<SuperexecSecret>,
+    ) -> Link {
         Link {
             store,
             clock: Clock::default(),
@@ -40,6 +52,19 @@ impl Link {
             hot: HotObjects::new(limits.object_cache_bytes),
             limits,
             supernode_auth,
+            superexec_secret,
+            said: Mutex::default(),
+        }
+    }
+
+    /// Says something that a peer would make us say with every poll.
+    pub fn say_once(&self, what: String, say: impl FnOnce()) {
+        let mut said = self.said.lock().expect("no holder panics");
+        if said.len() >= SAID {
+            said.clear();
+        }
+        if said.insert(what) {
+            say();
         }
     }
 

@@ -14,7 +14,6 @@ use trellis_core::port::Tx;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_store_sqlite::{Spool, Vault, crash};
 use trellis_wire::object::{ObjectError, Verifier};
-use trellis_wire::proto::PullObjectResponse;
 
 use crate::link::Link;
 
@@ -214,38 +213,6 @@ impl Outgoing {
             Outgoing::NotFound | Outgoing::NotHere => 0,
             Outgoing::Whole(bytes) => bytes.len() as u64,
             Outgoing::Blocks { bytes, .. } => *bytes,
-        }
-    }
-}
-
-impl Outgoing {
-    /// The whole object in memory.
-    pub async fn into_response(self) -> Result<PullObjectResponse, Refusal> {
-        let mut response = PullObjectResponse { object_found: true, object_available: true, ..Default::default() };
-        match self {
-            Outgoing::NotFound => response = PullObjectResponse::default(),
-            Outgoing::NotHere => response.object_available = false,
-            Outgoing::Whole(bytes) => response.object_content = bytes,
-            Outgoing::Blocks { mut blocks, .. } => {
-                let mut whole = BytesMut::new();
-                while let Some(block) = blocks.recv().await {
-                    whole.extend_from_slice(&block.map_err(disk_failed)?);
-                }
-                response.object_content = whole.freeze();
-            }
-        }
-        Ok(response)
-    }
-}
-
-/// Takes an object that is here in one piece.
-pub async fn take_whole(link: &Link, run: RunId, id: ObjectId, bytes: &[u8]) -> Result<bool, Refusal> {
-    match admit(link, run, id)? {
-        Admission::Known => Ok(true),
-        Admission::Unannounced => Ok(false),
-        Admission::Wanted(mut incoming) => {
-            incoming.take(link, bytes).await?;
-            incoming.finish(link, run).await
         }
     }
 }

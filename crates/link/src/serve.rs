@@ -1,23 +1,22 @@
 //! From configuration to a SuperLink at work, and back to nothing.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tonic::transport::Server;
 use tonic_health::server::health_reporter;
 use trellis_core::refusal::Refusal;
 use trellis_core::upkeep::recover;
 use trellis_store_sqlite::{OpenError, SqliteStore, StateDirectory, Verdict, inspect};
-use trellis_wire::proto::control_server::ControlServer;
-use trellis_wire::proto::fleet_server::FleetServer;
-use trellis_wire::proto::server_app_io_server::ServerAppIoServer;
 
-use crate::config::{Config, Isolation, StateLocation};
-use crate::grpc::{AppService, ControlService, Door, FleetService, Listener, TlsError, TlsSettings};
+use crate::config::{Config, Isolation, Keepalive, StateLocation};
+use crate::front::{Front, Listener, Port, TlsError, TlsSettings};
+use crate::identity::SuperexecSecret;
 use crate::launch::{Launcher, NoPython, Python};
 use crate::link::Link;
 use crate::upkeep;
@@ -25,13 +24,6 @@ use crate::wake::WaitingRoom;
 
 /// After the wish to stop, calls at work get this long.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes a peer may send ahead on one call, and on one connection.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
-/// Dead peers are found by pings at this interval, as the original does.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(210);
-const KEEPALIVE_PATIENCE: Duration = Duration::from_secs(20);
-
 /// Why a SuperLink cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -47,8 +39,12 @@ pub enum ServeError {
     Python(#[from] NoPython),
     #[error("cannot keep the output of apps in the state directory")]
     Outputs(#[source] io::Error),
-    #[error("the {api} API failed")]
-    Server { api: &'static str, source: tonic::transport::Error },
+    #[error("cannot read the secret of SuperExecs from {path}")]
+    Secret { path: String, source: io::Error },
+    #[error("the secret of SuperExecs in {path} is empty")]
+    EmptySecret { path: String },
+    #[error("a front end ended by itself")]
+    Ended,
 }
 
 /// What `--check-state` says.
@@ -88,13 +84,15 @@ pub struct Addresses {
     pub control: SocketAddr,
     pub fleet: SocketAddr,
     pub serverappio: SocketAddr,
+    pub http: SocketAddr,
     pub health: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
 }
 
 /// A SuperLink at work.
 pub struct SuperLink {
     link: Arc<Link>,
-    servers: JoinSet<Result<(), ServeError>>,
+    servers: JoinSet<()>,
     addresses: Addresses,
 }
 
@@ -110,20 +108,22 @@ impl SuperLink {
             Isolation::Process => None,
         };
         let tls = config.tls.as_ref().map(TlsSettings::load).transpose()?;
+        let secret = config.superexec_secret.as_deref().map(read_secret).transpose()?;
         let ports = Ports::bind(&config, tls).await?;
         let addresses = ports.addresses()?;
 
         let room = Arc::new(WaitingRoom::default());
         let announce = Arc::clone(&room);
         let store = SqliteStore::open(directory, Box::new(move |topics| announce.announce(topics)))?;
-        let link = Arc::new(Link::new(store, room, config.limits.clone(), config.supernode_auth));
+        let link = Arc::new(Link::new(store, room, config.limits.clone(), config.supernode_auth, secret));
         let now = link.now();
         link.write(move |tx| recover(tx, now)).await.map_err(ServeError::Recovery)?;
 
-        let servers = ports.serve(&link);
+        let servers = ports.serve(&link, config.keepalive);
         if let Some(python) = python {
             let address = local(addresses.serverappio).to_string();
-            let launcher = Launcher::new(Arc::clone(&link), python, address).map_err(ServeError::Outputs)?;
+            let launcher = Launcher::new(Arc::clone(&link), python, address, config.dependency_installation)
+                .map_err(ServeError::Outputs)?;
             let launcher = Arc::new(launcher);
             launcher.adopt().await.map_err(ServeError::Recovery)?;
             tokio::spawn(launcher.run());
@@ -140,7 +140,7 @@ impl SuperLink {
     pub async fn run_until(mut self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
         let failed = tokio::select! {
             () = shutdown => None,
-            Some(ended) = self.servers.join_next() => ended.ok().and_then(Result::err),
+            Some(_) = self.servers.join_next() => Some(ServeError::Ended),
         };
         tracing::info!("SuperLink is stopping");
         self.link.room.close();
@@ -157,11 +157,19 @@ impl SuperLink {
     }
 }
 
+fn read_secret(path: &Path) -> Result<SuperexecSecret, ServeError> {
+    let name = || path.display().to_string();
+    let secret = std::fs::read(path).map_err(|source| ServeError::Secret { path: name(), source })?;
+    let secret = secret.trim_ascii();
+    if secret.is_empty() {
+        return Err(ServeError::EmptySecret { path: name() });
+    }
+    Ok(SuperexecSecret::new(secret))
+}
+
 /// All ports, bound before anything is served: either all work or none.
 struct Ports {
-    control: Listener,
-    fleet: Listener,
-    app: Listener,
+    served: Vec<(Port, Listener)>,
     health: Option<Listener>,
 }
 
@@ -171,68 +179,67 @@ impl Ports {
             let bound = Listener::bind(address, tls).await;
             bound.map_err(|source| ServeError::Bind { api, address: address.to_owned(), source })
         };
-        Ok(Ports {
-            control: bind("Control", &config.control_address, tls.clone()).await?,
-            fleet: bind("Fleet", &config.fleet_address, tls).await?,
-            app: bind("ServerAppIo", &config.serverappio_address, None).await?,
-            health: match &config.health_address {
-                Some(address) => Some(bind("health", address, None).await?),
-                None => None,
-            },
-        })
+        let mut served = Vec::new();
+        for (port, address, tls) in [
+            (Port::Control, Some(&config.control_address), tls.clone()),
+            (Port::Fleet, Some(&config.fleet_address), tls.clone()),
+            (Port::App, Some(&config.serverappio_address), None),
+            (Port::Http, Some(&config.http_address), tls),
+            (Port::Metrics, config.metrics_address.as_ref(), None),
+        ] {
+            if let Some(address) = address {
+                served.push((port, bind(port.name(), address, tls).await?));
+            }
+        }
+        let health = match &config.health_address {
+            Some(address) => Some(bind("health", address, None).await?),
+            None => None,
+        };
+        Ok(Ports { served, health })
     }
 
     fn addresses(&self) -> Result<Addresses, ServeError> {
         let address = |api: &'static str, listener: &Listener| {
             listener.address().map_err(|source| ServeError::Bind { api, address: "a bound port".to_owned(), source })
         };
+        let mut bound = HashMap::new();
+        for (port, listener) in &self.served {
+            bound.insert(*port, address(port.name(), listener)?);
+        }
         Ok(Addresses {
-            control: address("Control", &self.control)?,
-            fleet: address("Fleet", &self.fleet)?,
-            serverappio: address("ServerAppIo", &self.app)?,
+            control: bound[&Port::Control],
+            fleet: bound[&Port::Fleet],
+            serverappio: bound[&Port::App],
+            http: bound[&Port::Http],
             health: self.health.as_ref().map(|listener| address("health", listener)).transpose()?,
+            metrics: bound.get(&Port::Metrics).copied(),
         })
     }
 
-    fn serve(self, link: &Arc<Link>) -> JoinSet<Result<(), ServeError>> {
-        let door = Door::new(Arc::clone(link));
-        let message_bytes = link.limits.message_bytes;
-        macro_rules! limited {
-            ($service:expr) => {
-                $service.max_decoding_message_size(message_bytes).max_encoding_message_size(usize::MAX)
-            };
-        }
-        let builder = || {
-            Server::builder()
-                .initial_stream_window_size(STREAM_WINDOW_BYTES)
-                .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-                .max_concurrent_streams(link.limits.requests_per_connection)
-                .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-                .http2_keepalive_timeout(Some(KEEPALIVE_PATIENCE))
-                .layer(door.clone())
-        };
+    fn serve(self, link: &Arc<Link>, keepalive: Keepalive) -> JoinSet<()> {
+        let front = Front::new(Arc::clone(link), keepalive);
         let mut servers = JoinSet::new();
-        let mut start = |api: &'static str, listener: Listener, router: tonic::transport::server::Router<_>| {
+        for (port, listener) in self.served {
             if let Ok(address) = listener.address() {
-                tracing::info!(%address, "{api} API is listening");
+                tracing::info!(%address, "{} API is listening", port.name());
             }
-            let room = Arc::clone(&link.room);
-            servers.spawn(async move {
-                let served = router.serve_with_incoming_shutdown(listener.connections(), room.closed()).await;
-                served.map_err(|source| ServeError::Server { api, source })
-            });
-        };
-        let control = limited!(ControlServer::new(ControlService(Arc::clone(link))));
-        start("Control", self.control, builder().add_service(control));
-        let fleet = limited!(FleetServer::new(FleetService(Arc::clone(link))));
-        start("Fleet", self.fleet, builder().add_service(fleet));
-        let app = limited!(ServerAppIoServer::new(AppService(Arc::clone(link))));
-        start("ServerAppIo", self.app, builder().add_service(app));
+            servers.spawn(front.clone().serve(port, listener));
+        }
         let mut reporter = None;
         if let Some(listener) = self.health {
+            if let Ok(address) = listener.address() {
+                tracing::info!(%address, "health API is listening");
+            }
             let (health, service) = health_reporter();
             reporter = Some(health);
-            start("health", listener, builder().add_service(service));
+            let router = tonic::transport::Server::builder().add_service(service);
+            let room = Arc::clone(&link.room);
+            servers.spawn(async move {
+                let served = router.serve_with_incoming_shutdown(listener.into_incoming(), room.closed()).await;
+                if let Err(error) = served {
+                    tracing::error!(%error, "the health API failed");
+                }
+            });
         }
         tokio::spawn(upkeep::run(Arc::clone(link), reporter));
         servers

@@ -1,8 +1,8 @@
 //! The state directory: who owns it, and what is in it.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -121,6 +121,13 @@ fn remove_abandoned(parent: &Path) {
             let _ = std::fs::remove_dir_all(&path);
         }
     }
+}
+
+/// Runs may carry secrets in their settings: the database is its owner's alone. SQLite gives the files it makes beside
+/// it the same permissions.
+pub(crate) fn make_private(database: &Path) -> std::io::Result<()> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(database)?;
+    file.set_permissions(Permissions::from_mode(0o600))
 }
 
 fn take_lock(directory: &Path) -> Result<File, OpenError> {

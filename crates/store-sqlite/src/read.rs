@@ -15,6 +15,12 @@ use trellis_core::token::Token;
 use crate::error::OrTransient;
 use crate::rows::{self, ENVELOPE_COLUMNS, NODE_COLUMNS, RUN_COLUMNS, TOKEN_COLUMNS, signed};
 
+/// Asked every second.
+const EXPIRED: &str = "SELECT message_id FROM instruction WHERE created_at + ttl <= ?1 AND state <> 5 \
+     ORDER BY created_at + ttl LIMIT ?2";
+
+const ONLINE: &str = "SELECT node_id FROM node WHERE state = 1 AND online_until > ?1";
+
 pub(crate) struct View<'a>(pub(crate) &'a Connection);
 
 impl View<'_> {
@@ -62,7 +68,7 @@ impl Read for View<'_> {
     }
 
     fn online_nodes(&self, now: Seconds) -> Result<Vec<NodeId>, Refusal> {
-        self.all("SELECT node_id FROM node WHERE state = 1 AND online_until > ?1", [now], |row| rows::node_id(row, 0))
+        self.all(ONLINE, [now], |row| rows::node_id(row, 0))
     }
 
     fn run(&self, id: RunId) -> Result<Option<Run>, Refusal> {
@@ -153,13 +159,17 @@ impl Read for View<'_> {
         self.all(sql, [signed(node.0)], rows::instruction)
     }
 
+    fn runs_waiting_for(&self, node: NodeId) -> Result<Vec<RunId>, Refusal> {
+        let sql = "SELECT DISTINCT run_id FROM instruction WHERE dst = ?1 AND state < 5";
+        self.all(sql, [signed(node.0)], |row| rows::run_id(row, 0))
+    }
+
     fn instructions_of_run(&self, run: RunId) -> Result<Vec<MessageId>, Refusal> {
         self.all("SELECT message_id FROM instruction WHERE run_id = ?1", [signed(run.0)], rows::message_id)
     }
 
     fn expired_instructions(&self, now: Seconds, limit: usize) -> Result<Vec<MessageId>, Refusal> {
-        let sql = "SELECT message_id FROM instruction WHERE created_at + ttl <= ?1 AND state <> 5 LIMIT ?2";
-        self.all(sql, (now, limit as i64), rows::message_id)
+        self.all(EXPIRED, (now, limit as i64), rows::message_id)
     }
 
     fn reply(&self, id: MessageId) -> Result<Option<Reply>, Refusal> {
@@ -207,5 +217,26 @@ impl Read for View<'_> {
 
     fn alive_at(&self) -> Result<Option<Seconds>, Refusal> {
         self.one("SELECT alive_at FROM heart", [], |row| row.get(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{MIGRATIONS, migrate};
+
+    /// What is asked all the time must not read whole tables: a run of ten thousand nodes has as many rows.
+    #[test]
+    fn frequent_questions_are_answered_by_an_index() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let mut connection = Connection::open(&path).unwrap();
+        migrate(&mut connection, &path, MIGRATIONS).unwrap();
+        for (sql, index) in [(EXPIRED, "instruction_expiry"), (ONLINE, "node_online")] {
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let plan = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+            let plan = plan.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{sql}: {plan}");
+        }
     }
 }

@@ -39,7 +39,7 @@ fn unknown(column: usize, number: i64) -> Error {
 }
 
 pub(crate) const NODE_COLUMNS: &str = "node_id, public_key, owner_aid, owner_name, registered_at, last_activated_at, \
-     last_deactivated_at, unregistered_at, heartbeat_interval, online_until, state";
+     last_deactivated_at, unregistered_at, heartbeat_interval, online_until, state, name, location, client";
 
 pub(crate) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
     let online_until: Option<f64> = row.get(9)?;
@@ -63,6 +63,9 @@ pub(crate) fn node(row: &Row<'_>) -> rusqlite::Result<Node> {
     node.last_deactivated_at = row.get(6)?;
     node.unregistered_at = row.get(7)?;
     node.online_until = online_until;
+    node.name = row.get(11)?;
+    node.location = row.get(12)?;
+    node.client = row.get(13)?;
     Ok(node.restore(state))
 }
 
@@ -77,7 +80,7 @@ pub(crate) fn node_state(state: node::State) -> i64 {
 
 pub(crate) const RUN_COLUMNS: &str = "run_id, fab_id, fab_version, fab_hash, override_config, federation_options, \
      federation, account, pending_at, starting_at, running_at, finished_at, launches, clientapp_runtime, state, \
-     outcome, details";
+     outcome, details, client";
 
 pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
     let state = match row.get(14)? {
@@ -102,6 +105,7 @@ pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
     run.finished_at = row.get(11)?;
     run.launches = row.get(12)?;
     run.clientapp_runtime_s = row.get(13)?;
+    run.client = row.get(17)?;
     Ok(run.restore(state))
 }
 
@@ -153,8 +157,11 @@ pub(crate) fn token_state(state: token::State) -> i64 {
     }
 }
 
-pub(crate) const ENVELOPE_COLUMNS: &str =
-    "message_id, run_id, src, dst, group_id, ttl, message_type, created_at, error_code, error_reason";
+pub(crate) const ENVELOPE_COLUMNS: &str = "message_id, run_id, src, dst, group_id, ttl, message_type, created_at, error_code, error_reason, src_task, dst_task";
+
+fn task(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    row.get::<_, Option<i64>>(column).map(|task| task.map(|task| task as u64))
+}
 
 fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
     let error = match row.get::<_, Option<i64>>(8)? {
@@ -170,15 +177,17 @@ fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
         ttl_s: row.get(5)?,
         message_type: row.get(6)?,
         created_at: row.get(7)?,
+        src_task: task(row, 10)?,
+        dst_task: task(row, 11)?,
         error,
     })
 }
 
 /// Behind the envelope: deliveries, state.
 pub(crate) fn instruction(row: &Row<'_>) -> rusqlite::Result<Instruction> {
-    let number: i64 = row.get(11)?;
+    let number: i64 = row.get(13)?;
     let state = message::State::ALL.into_iter().find(|state| message_state(*state) == number);
-    Ok(Instruction::restore(envelope(row)?, row.get(10)?, state.ok_or(unknown(11, number))?))
+    Ok(Instruction::restore(envelope(row)?, row.get(12)?, state.ok_or(unknown(13, number))?))
 }
 
 pub(crate) const fn message_state(state: message::State) -> i64 {
@@ -194,7 +203,7 @@ pub(crate) const fn message_state(state: message::State) -> i64 {
 
 /// Behind the envelope: reply_to, ready.
 pub(crate) fn reply(row: &Row<'_>) -> rusqlite::Result<Reply> {
-    Ok(Reply { envelope: envelope(row)?, reply_to: object_id(row, 10)?, ready: row.get(11)? })
+    Ok(Reply { envelope: envelope(row)?, reply_to: object_id(row, 12)?, ready: row.get(13)? })
 }
 
 pub(crate) fn object(row: &Row<'_>) -> rusqlite::Result<Object> {

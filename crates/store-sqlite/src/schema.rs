@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::directory::make_private;
+
 /// `TRLS`: marks a database as ours.
 const APPLICATION_ID: i32 = 0x5452_4c53;
 
 /// One step from version `n` to `n + 1`, by position.
-pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/v1.sql")];
+pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/v1.sql"), include_str!("schema/v2.sql")];
 
 /// What a database file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +70,8 @@ fn verdict(connection: &Connection, known: u32) -> rusqlite::Result<Verdict> {
     })
 }
 
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// A migration that did not work; the database is as it was.
 #[derive(Debug, thiserror::Error)]
 #[error("state {path} could not be upgraded from version {from} to {to}; it was left as it was{backup}")]
@@ -77,7 +81,7 @@ pub struct MigrationFailed {
     to: u32,
     backup: String,
     #[source]
-    source: rusqlite::Error,
+    source: Cause,
 }
 
 /// Brings the database to the version of `migrations`. An existing state is copied aside first; the copy goes when all
@@ -86,7 +90,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: &[&s
     let to = migrations.len() as u32;
     let mut from = 0;
     let mut backup = None;
-    let mut steps = || -> rusqlite::Result<()> {
+    let mut steps = || -> Result<(), Cause> {
         from = connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?;
         if from == to {
             return Ok(());
@@ -94,6 +98,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: &[&s
         if from > 0 {
             let copy = path.with_extension(format!("db.v{from}.backup"));
             let _ = std::fs::remove_file(&copy);
+            make_private(&copy)?;
             connection.backup("main", &copy, None::<fn(rusqlite::backup::Progress)>)?;
             backup = Some(copy);
         }
@@ -103,7 +108,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: &[&s
             tx.pragma_update(None, "user_version", step as u32 + 1)?;
         }
         tx.pragma_update(None, "application_id", APPLICATION_ID)?;
-        tx.commit()
+        Ok(tx.commit()?)
     };
     let result = steps();
     let restored = match (&result, &backup) {

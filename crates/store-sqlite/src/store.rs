@@ -1,7 +1,6 @@
 //! The store as a whole: opens the directory, starts the writer, lends connections to readers.
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -13,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 use trellis_core::port::{Job, Read, Store};
 use trellis_core::refusal::{Kind, Refusal};
 
-use crate::directory::{OpenError, StateDirectory};
+use crate::directory::{OpenError, StateDirectory, make_private};
 use crate::error::{CANNOT, OrTransient};
 use crate::read::View;
 use crate::schema::{self, MIGRATIONS};
@@ -177,14 +176,6 @@ fn set_up(connection: &Connection, ephemeral: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "journal_size_limit", JOURNAL_LIMIT_BYTES)
-}
-
-/// Runs may carry secrets in their settings: the database is its owner's alone. SQLite gives the files it makes beside
-/// it the same permissions.
-fn make_private(database: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(database)?;
-    file.set_permissions(std::fs::Permissions::from_mode(0o600))
 }
 
 fn object_files(connection: &Connection) -> rusqlite::Result<HashSet<String>> {

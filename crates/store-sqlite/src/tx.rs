@@ -46,7 +46,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The message columns that instructions and replies share, as parameters ?1 to ?10.
+/// The message columns that instructions and replies share, as parameters ?1 to ?12.
 macro_rules! envelope_params {
     ($envelope:expr, $($more:expr),+) => {
         params![
@@ -60,6 +60,8 @@ macro_rules! envelope_params {
             $envelope.created_at,
             $envelope.error.as_ref().map(|error| error.code),
             $envelope.error.as_ref().map(|error| &error.reason),
+            $envelope.src_task.map(signed),
+            $envelope.dst_task.map(signed),
             $($more),+
         ]
     };
@@ -72,9 +74,9 @@ impl Tx for Change<'_> {
 
     fn put_node(&mut self, node: &Node) -> Result<(), Refusal> {
         self.execute(
-            "INSERT INTO node VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+            "INSERT INTO node VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (node_id) DO UPDATE SET last_activated_at = ?6, last_deactivated_at = ?7,
-             unregistered_at = ?8, heartbeat_interval = ?9, online_until = ?10, state = ?11",
+             unregistered_at = ?8, heartbeat_interval = ?9, online_until = ?10, state = ?11, client = ?14",
             params![
                 signed(node.id.0),
                 node.public_key,
@@ -87,6 +89,9 @@ impl Tx for Change<'_> {
                 node.heartbeat_interval_s,
                 node.online_until,
                 rows::node_state(node.state()),
+                node.name,
+                node.location,
+                node.client,
             ],
         )
     }
@@ -94,9 +99,11 @@ impl Tx for Change<'_> {
     fn put_run(&mut self, run: &Run) -> Result<(), Refusal> {
         let (state, outcome, details) = rows::run_state(run.state());
         self.execute(
-            "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+            "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+             ?18)
              ON CONFLICT (run_id) DO UPDATE SET starting_at = ?10, running_at = ?11, finished_at = ?12,
-             launches = ?13, clientapp_runtime = ?14, state = ?15, outcome = ?16, details = ?17",
+             launches = ?13, clientapp_runtime = ?14, state = ?15, outcome = ?16, details = ?17,
+             client = ?18",
             params![
                 signed(run.id.0),
                 run.fab_id,
@@ -115,6 +122,7 @@ impl Tx for Change<'_> {
                 state,
                 outcome,
                 details,
+                run.client,
             ],
         )
     }
@@ -166,9 +174,9 @@ impl Tx for Change<'_> {
     fn put_instruction(&mut self, instruction: &Instruction) -> Result<(), Refusal> {
         self.execute(
             "INSERT INTO instruction (message_id, run_id, src, dst, group_id, ttl, message_type, created_at,
-             error_code, error_reason, deliveries, state)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (message_id) DO UPDATE SET deliveries = ?11, state = ?12",
+             error_code, error_reason, src_task, dst_task, deliveries, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             ON CONFLICT (message_id) DO UPDATE SET deliveries = ?13, state = ?14",
             envelope_params![instruction.envelope, instruction.deliveries, rows::message_state(instruction.state())],
         )
     }
@@ -180,9 +188,9 @@ impl Tx for Change<'_> {
     fn put_reply(&mut self, reply: &Reply) -> Result<(), Refusal> {
         self.execute(
             "INSERT INTO reply (message_id, run_id, src, dst, group_id, ttl, message_type, created_at,
-             error_code, error_reason, reply_to, ready)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (message_id) DO UPDATE SET ready = ?12",
+             error_code, error_reason, src_task, dst_task, reply_to, ready)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+             ON CONFLICT (message_id) DO UPDATE SET ready = ?14",
             envelope_params![reply.envelope, reply.reply_to.as_bytes(), reply.ready],
         )
     }
@@ -286,6 +294,7 @@ delegate! {
     instruction(id: MessageId) -> Option<Instruction>;
     deliverable(node: NodeId) -> Option<Instruction>;
     in_progress(node: NodeId) -> Vec<Instruction>;
+    runs_waiting_for(node: NodeId) -> Vec<RunId>;
     instructions_of_run(run: RunId) -> Vec<MessageId>;
     expired_instructions(now: Seconds, limit: usize) -> Vec<MessageId>;
     reply(id: MessageId) -> Option<Reply>;

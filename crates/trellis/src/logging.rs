@@ -1,18 +1,23 @@
-//! The log: one line for each event on stderr, as text for people or as JSON for programs.
+//! The log: one line for each event on stderr, and in a file if one is wanted, as text for people or as JSON for
+//! programs.
 
 mod json;
 mod readable;
 #[cfg(test)]
 mod tests;
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::sync::Mutex;
 
 use tracing::Subscriber;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::time::SystemTime;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::log_file::{LogFile, LogFileSettings};
 use json::JsonLines;
 use readable::Readable;
 
@@ -30,6 +35,7 @@ pub struct LogSettings {
     pub format: LogFormat,
     /// One of the plain levels, or filters in the syntax of tracing-subscriber.
     pub level: String,
+    pub file: Option<LogFileSettings>,
 }
 
 /// The level meant by a word, Flower's words included.
@@ -57,29 +63,36 @@ pub fn filter(level: &str) -> Option<EnvFilter> {
     EnvFilter::builder().parse(directives).ok()
 }
 
-/// Starts logging. Nothing else may have started it.
-pub fn start(settings: &LogSettings) {
-    let colours = std::io::stderr().is_terminal()
+/// Starts logging. Nothing else may have started it. Fails only if the log file cannot be opened.
+pub fn start(settings: &LogSettings) -> io::Result<()> {
+    let colours = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|value| value != "dumb");
-    subscriber(settings, colours, std::io::stderr).init();
+    let file = settings.file.as_ref().map(LogFile::open).transpose()?;
+    tracing_subscriber::registry()
+        .with(filter(&settings.level).unwrap_or_default())
+        // Before the other: layers share what the first one makes of a span's fields, and colours are not for files.
+        .with(file.map(|file| layer(settings.format, Mutex::new(file), false)))
+        .with(layer(settings.format, io::stderr, colours))
+        .init();
+    Ok(())
 }
 
-fn subscriber<W>(settings: &LogSettings, colours: bool, writer: W) -> Box<dyn Subscriber + Send + Sync>
+fn layer<S, W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter(&settings.level).unwrap_or_default())
+    let log = tracing_subscriber::fmt::layer()
         .with_timer(SystemTime)
         .with_writer(writer)
         // When stderr is gone, complaining there would end the process.
         .log_internal_errors(false);
-    match settings.format {
-        LogFormat::Text => Box::new(log.with_ansi(colours).with_target(false).compact().fmt_fields(Readable).finish()),
+    match format {
+        LogFormat::Text => log.with_ansi(colours).with_target(false).compact().fmt_fields(Readable).boxed(),
         LogFormat::Json => {
             let lines = JsonLines { role: ROLE, now: jiff::Timestamp::now };
-            Box::new(log.with_ansi(false).event_format(lines).finish())
+            log.with_ansi(false).event_format(lines).boxed()
         }
     }
 }

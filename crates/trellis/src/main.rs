@@ -1,6 +1,7 @@
 //! The `trellis` binary: finds the sub-command and hands over. Called by the name of a Flower program it behaves as
 //! that program.
 
+mod log_file;
 mod logging;
 mod process;
 mod superlink;
@@ -16,7 +17,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (serves Flower 1.25 over gRPC)");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (serves Flower 1.25 to 1.42, over gRPC and HTTP)");
 /// Lines longer than this are hard to read, however wide the terminal.
 const HELP_WIDTH: usize = 110;
 

@@ -5,6 +5,7 @@ mod address;
 mod args;
 mod check;
 mod config_file;
+mod duration;
 mod flags;
 mod gather;
 mod print;
@@ -79,6 +80,7 @@ fn check_here(raw: &RawArgs) -> Result<Checked, Vec<problem::Problem>> {
             home: home.as_deref(),
             state_home: state_home.as_deref(),
             unreadable: &unreadable,
+            unwritable: &unwritable,
         },
     )
 }
@@ -86,8 +88,24 @@ fn check_here(raw: &RawArgs) -> Result<Checked, Vec<problem::Problem>> {
 fn unreadable(path: &Path) -> Option<String> {
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => Some("it is a directory".to_owned()),
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Some("it is empty".to_owned()),
         // Not by opening it: a named pipe would block, and gives its content only once.
         Ok(_) => access(path, Access::READ_OK).err().map(|error| io::Error::from(error).to_string()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn unwritable(path: &Path) -> Option<String> {
+    let denied = |path: &Path, wanted| access(path, wanted).err().map(|error| io::Error::from(error).to_string());
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => Some("it is a directory".to_owned()),
+        Ok(_) => denied(path, Access::WRITE_OK),
+        // Then it will be created, in its directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let why = denied(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+            Some(format!("{}: {why}", directory.display()))
+        }
         Err(error) => Some(error.to_string()),
     }
 }
@@ -114,8 +132,12 @@ fn tell_state(location: &StateLocation) -> ExitCode {
 }
 
 /// Serves until told to stop.
-fn start(Checked { config, log, warnings }: Checked) -> ExitCode {
-    logging::start(&log);
+fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
+    if let Err(error) = logging::start(&log) {
+        let file = log.file.map(|file| file.path).unwrap_or_default();
+        complain(&format!("the log file {} cannot be opened: {error}\n", file.display()));
+        return ExitCode::FAILURE;
+    }
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -143,10 +165,13 @@ async fn serve_until_stopped(config: Config) -> Result<(), Box<dyn Error + Send 
     let stop = StopSignals::listen()?;
     tracing::info!(
         version = %env!("CARGO_PKG_VERSION"),
+        http = %config.http_address,
         control = %config.control_address,
         fleet = %config.fleet_address,
         serverappio = %config.serverappio_address,
         health = config.health_address.as_ref().map(display),
+        metrics = config.metrics_address.as_ref().map(display),
+        accounts = config.accounts,
         "starting SuperLink"
     );
     serve(config, stop.requested()).await?;

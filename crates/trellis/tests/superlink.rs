@@ -52,21 +52,21 @@ trellis superlink: 6 problems with the arguments, nothing was started
      where: link.toml line 1
      to do: did you mean fleet-api-address?
 
-  3. --isolation cannot be \"docker\"
-     where: environment variable TRELLIS_ISOLATION
-     to do: use subprocess or process
-
-  4. --insecure contradicts --ssl-certfile
+  3. --insecure contradicts --ssl-certfile
      where: command line, --insecure; link.toml line 2, ssl-certfile
      to do: keep one of them; --insecure=false overrides the environment and the file
 
-  5. --ssl-certfile: {} cannot be read: No such file or directory (os error 2)
+  4. --ssl-certfile: {} cannot be read: No such file or directory (os error 2)
      where: link.toml line 2, ssl-certfile
      to do: give the path of a readable PEM file
 
-  6. --enable-supernode-auth needs TLS, and --insecure turns it off
+  5. --enable-supernode-auth needs TLS, and --insecure turns it off
      where: command line, --enable-supernode-auth; command line, --insecure
      to do: replace --insecure by --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile
+
+  6. --isolation cannot be \"docker\"
+     where: environment variable TRELLIS_ISOLATION
+     to do: use subprocess or process
 
 All flags: trellis superlink --help
 ",
@@ -80,13 +80,14 @@ All flags: trellis superlink --help
 fn flag_beats_environment_beats_file_beats_default() {
     let home = home();
     let file = "insecure = true\ncontrol-api-address = 'file:1'\nfleet-api-address = 'file:2'\n\
-                serverappio-api-address = 'file:3'\n";
+                serverappio-api-address = 'file:3'\nallow-insecure-network = true\n";
     fs::write(home.path().join("link.toml"), file).expect("file");
     let output = command(BINARY, &home)
         .args(["superlink", "--print-config", "--serverappio-api-address", "flag:3"])
         .env("TRELLIS_CONFIG", "link.toml")
         .env("TRELLIS_FLEET_API_ADDRESS", "env:2")
         .env("TRELLIS_SERVERAPPIO_API_ADDRESS", "env:3")
+        .env("TRELLIS_KEEPALIVE_INTERVAL", "10s")
         .output()
         .expect("the binary runs");
     let printed = text(&output.stdout);
@@ -96,6 +97,10 @@ fn flag_beats_environment_beats_file_beats_default() {
         "control-api-address = \"file:1\" # link.toml line 2",
         "fleet-api-address = \"env:2\" # environment variable TRELLIS_FLEET_API_ADDRESS",
         "serverappio-api-address = \"flag:3\" # command line",
+        "host = \"127.0.0.1\" # default",
+        "port = 8000 # default",
+        "keepalive-interval = \"10s\" # environment variable TRELLIS_KEEPALIVE_INTERVAL",
+        "account-auth = \"on\" # default",
         "insecure = true # link.toml line 1",
         "isolation = \"subprocess\" # default",
         "# health-server-address = # not set",
@@ -125,8 +130,9 @@ fn by_the_name_of_flower_it_is_the_superlink() {
     assert!(text(&help.stdout).contains("\n    flower-superlink --insecure\n"), "{}", text(&help.stdout));
     assert!(!text(&help.stdout).contains("trellis superlink"), "{}", text(&help.stdout));
 
-    let version = format!("trellis {} (serves Flower 1.25 over gRPC)\n", env!("CARGO_PKG_VERSION"));
+    let version = format!("trellis {} (serves Flower 1.25 to 1.42, over gRPC and HTTP)\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(text(&run("--version").stdout), version);
+    assert_eq!(text(&run("-V").stdout), version);
 
     let refusal = run("--unknown");
     assert_eq!(refusal.status.code(), Some(2));
@@ -146,7 +152,10 @@ fn help_has_what_a_user_looks_for() {
         "\nState:\n",
         "\nApps:\n",
         "\nLimits:\n",
-        "\nLog (on stderr):\n",
+        "\nConnections:\n",
+        "--endpoint <HOST>",
+        "no minimum is set",
+        "\nLog (on stderr, and in the file if one is given):\n",
         "\nConfiguration and inspection:\n",
         "--print-config",
         "--executor-config <CONFIG>",
@@ -173,7 +182,7 @@ fn help_has_what_a_user_looks_for() {
 fn private<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let free = "127.0.0.1:0";
     let addresses = ["--control-api-address", free, "--fleet-api-address", free, "--serverappio-api-address", free];
-    [&["superlink", "--insecure", "--isolation", "process"], addresses.as_slice(), more].concat()
+    [&["superlink", "--insecure", "--isolation", "process", "--port", "0"], addresses.as_slice(), more].concat()
 }
 
 /// Starts a SuperLink and reads its log up to the line that says so: from there on it listens to signals.
@@ -207,6 +216,51 @@ fn it_stops_gracefully_on_a_signal_and_logs_json() {
         }
         assert!(log.contains("\"control\":\"127.0.0.1:0\""), "{log}");
     }
+}
+
+#[test]
+fn the_log_is_in_the_file_too() {
+    let home = home();
+    let more = ["--database", ":memory:", "--log-file", "link.log", "--log-format", "json"];
+    let (mut child, mut log, rest) = started(&home, &more);
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("signal");
+    log += &rest();
+    assert_eq!(child.wait().expect("exit").code(), Some(0), "{log}");
+    let messages = |log: &str| -> Vec<String> {
+        let message =
+            |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["message"].to_string();
+        log.lines().map(message).collect()
+    };
+    let file = fs::read_to_string(home.path().join("link.log")).expect("the log file");
+    assert_eq!(messages(&file), messages(&log));
+    assert!(messages(&file).iter().any(|message| message.contains("starting SuperLink")), "{file}");
+
+    let refused = command(BINARY, &home).args(private(&["--log-file", "gone/link.log"])).output().expect("it runs");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("gone/link.log cannot be written: "), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn an_empty_secret_is_none() {
+    let home = home();
+    fs::write(home.path().join("secret"), "").expect("file");
+    let output =
+        command(BINARY, &home).args(private(&["--superexec-auth-secret-file", "secret"])).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("secret cannot be read: it is empty"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn plaintext_on_a_network_needs_a_second_flag() {
+    let home = home();
+    let arguments = ["--insecure", "--print-config", "--fleet-api-address", "0.0.0.0:9092"];
+    let refused = superlink(&home, &arguments);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("--allow-insecure-network"), "{}", text(&refused.stderr));
+    let warned = superlink(&home, &[arguments.as_slice(), &["--allow-insecure-network"]].concat());
+    assert_eq!(warned.status.code(), Some(0));
+    let warning = "warning: serving without TLS on the network (--fleet-api-address 0.0.0.0:9092): ";
+    assert!(text(&warned.stderr).contains(warning), "{}", text(&warned.stderr));
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
         format!("{:?} {:?} {:?}", read.pending_runs()?, read.unfinished_runs()?, read.traffic(RUN)?),
         format!("{:?} {:?} {:?}", read.context(RUN)?, read.log_after(RUN, 0.0, 1 << 20)?, read.token(RUN)?),
         format!("{:?} {:?} {:?}", read.tokens_until(f64::MAX)?, read.deliverable(NODE)?, read.in_progress(NODE)?),
+        format!("{:?}", read.runs_waiting_for(NODE)?),
         format!("{:?} {:?}", read.instructions_of_run(RUN)?, read.expired_instructions(f64::MAX, 100)?),
         format!("{:?} {:?} {:?}", read.replies_of_run(RUN)?, read.object_count()?, read.alive_at()?),
         format!("{:?}", read.parents(id("object"))?),

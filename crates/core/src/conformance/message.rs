@@ -12,6 +12,7 @@ pub(super) const CASES: &[Case] = &[
     ("an instruction handed out in vain too often is not next", hopeless),
     ("a node is at work on what it confirmed or is answering", in_progress),
     ("instructions are found by run", of_run),
+    ("a run waits for a node while an instruction is unanswered", waiting_for),
     ("unanswered instructions expire at their end, not before", expired),
     ("no more expired instructions are given than asked for", expired_limit),
     ("replies come back whole and are found by what they answer", replies),
@@ -125,6 +126,21 @@ fn of_run(subject: &Subject<'_>) {
     assert_eq!(sorted(see(subject, |read| read.instructions_of_run(RUN))), sorted(want));
     assert_eq!(see(subject, |read| read.instructions_of_run(other)), [id("of the other")]);
     assert_eq!(see(subject, |read| read.instructions_of_run(RunId(0))), []);
+}
+
+fn waiting_for(subject: &Subject<'_>) {
+    let other = RunId(3);
+    let answered = in_every_state(NODE).pop().expect("answered is the last");
+    assert_eq!(answered.state(), State::Answered);
+    put(subject, in_every_state(NodeId(5)));
+    put(subject, vec![answered]);
+    assert_eq!(see(subject, |read| read.runs_waiting_for(NODE)), [], "it waits for another node, and has this answer");
+    put(subject, vec![Instruction::new(envelope("of the other", other, NODE))]);
+    assert_eq!(see(subject, |read| read.runs_waiting_for(NODE)), [other]);
+    put(subject, in_every_state(NODE));
+    let mut runs = see(subject, |read| read.runs_waiting_for(NODE));
+    runs.sort_unstable();
+    assert_eq!(runs, [other, RUN], "each once");
 }
 
 fn expired(subject: &Subject<'_>) {

@@ -15,7 +15,10 @@ pub(super) const CASES: &[Case] = &[
 const INTERVAL_S: f64 = 30.5;
 
 fn registered(id: u64) -> Node {
-    Node::register(NodeId(id), (AWKWARD_TEXT, ""), &key(id), 0.0, NOW)
+    let mut node = Node::register(NodeId(id), (AWKWARD_TEXT, ""), &key(id), 0.0, NOW);
+    node.name = AWKWARD_TEXT.into();
+    node.location = "a place".into();
+    node
 }
 
 /// Keys are bytes, not text.
@@ -36,6 +39,7 @@ fn in_every_state() -> Vec<Node> {
         let mut node = registered(id);
         for (step, later) in steps.iter().zip(1..) {
             node.apply(*step, NOW + 0.1 * f64::from(later)).expect("the step is legal");
+            node.client = AWKWARD_TEXT.into();
         }
         node
     });
@@ -74,6 +78,7 @@ fn update(subject: &Subject<'_>) {
     ];
     for (step, later) in steps.into_iter().zip(1..) {
         node.apply(step, NOW + f64::from(later)).expect("the step is legal");
+        node.client = format!("http 1.{later}.0");
         let kept = node.clone();
         keep(subject, move |tx| tx.put_node(&kept));
         assert_eq!(see(subject, |read| read.node(node.id)).as_ref(), Some(&node), "after {step:?}");

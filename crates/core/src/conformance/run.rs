@@ -57,6 +57,7 @@ fn in_every_state() -> Vec<Run> {
             run.apply(step.clone(), NOW + 0.1 * f64::from(later)).expect("the step is legal");
         }
         run.clientapp_runtime_s = 0.1 + 0.2;
+        run.client = AWKWARD_TEXT.into();
         run
     });
     runs.collect()
@@ -88,6 +89,7 @@ fn update(subject: &Subject<'_>) {
     for (step, later) in steps.into_iter().zip(1..) {
         run.apply(step.clone(), NOW + f64::from(later)).expect("the step is legal");
         run.clientapp_runtime_s += 0.1;
+        run.client.push('x');
         let kept = run.clone();
         keep(subject, move |tx| tx.put_run(&kept));
         assert_eq!(see(subject, |read| read.run(run.id)).as_ref(), Some(&run), "after {step:?}");

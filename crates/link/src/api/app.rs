@@ -17,8 +17,8 @@ use trellis_wire::proto::*;
 
 use super::{hex, random, sha256};
 use crate::convert;
+use crate::dialect::app::{self as dialect, Caller};
 use crate::link::Link;
-use crate::objects;
 
 /// A held pull looks by itself this often: nodes go offline without telling.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -31,30 +31,92 @@ pub fn new_token() -> (String, [u8; 32]) {
 }
 
 /// Held until a run waits to be started, or the hold is over.
-pub async fn list_apps_to_launch(link: &Link) -> Result<ListAppsToLaunchResponse, Refusal> {
+pub async fn list_apps_to_launch(link: &Link, _: ListAppsToLaunchRequest) -> Result<ListAppsToLaunchResponse, Refusal> {
+    Ok(ListAppsToLaunchResponse { run_ids: pending_runs(link).await?.iter().map(|run| run.0).collect() })
+}
+
+async fn pending_runs(link: &Link) -> Result<Vec<RunId>, Refusal> {
     let runs = link
         .room
         .wait(Topic::Launch, link.limits.hold_launch_poll, GLANCE, || {
             link.read(|view| view.pending_runs()).map(|runs| (!runs.is_empty()).then_some(runs))
         })
         .await?;
-    Ok(ListAppsToLaunchResponse { run_ids: runs.unwrap_or_default().iter().map(|run| run.0).collect() })
+    Ok(runs.unwrap_or_default())
+}
+
+/// Held as [`list_apps_to_launch`]; the same runs, as tasks.
+pub async fn pull_pending_tasks(link: &Link, _: PullPendingTasksRequest) -> Result<PullPendingTasksResponse, Refusal> {
+    let tasks = pending_runs(link).await?.into_iter().filter_map(|run| task(link, run).transpose());
+    Ok(PullPendingTasksResponse { tasks: tasks.collect::<Result<_, _>>()? })
+}
+
+fn task(link: &Link, run: RunId) -> Result<Option<Task>, Refusal> {
+    let run = link.read(|view| view.run(run))?;
+    Ok(run.map(|run| dialect::task(&convert::run_out(&run, Default::default()))))
+}
+
+/// Gives a run to the caller: the secret of its token, or nothing if somebody else has it.
+async fn claim(link: &Link, run: RunId) -> Result<Option<String>, Refusal> {
+    let now = link.now();
+    let (secret, hash) = new_token();
+    let claimed = link.write(move |tx| app::claim(tx, run, hash, now)).await?;
+    crash::point("run-claimed");
+    Ok(claimed.then_some(secret))
+}
+
+pub async fn claim_task(link: &Link, request: ClaimTaskRequest) -> Result<ClaimTaskResponse, Refusal> {
+    Ok(ClaimTaskResponse { token: claim(link, RunId(request.task_id)).await? })
+}
+
+/// Finds and claims in one step. Held until there is a run to give, or the hold is over.
+pub async fn acquire_task(link: &Link, request: AcquireTaskRequest) -> Result<AcquireTaskResponse, Refusal> {
+    if !request.supported_task_types.iter().any(|supported| supported == dialect::SERVER_APP) {
+        return Ok(AcquireTaskResponse::default());
+    }
+    for run in pending_runs(link).await? {
+        if let Some(token) = claim(link, run).await? {
+            return Ok(AcquireTaskResponse { task: task(link, run)?, token });
+        }
+    }
+    Ok(AcquireTaskResponse::default())
 }
 
 /// An empty token: somebody else has the run.
 pub async fn request_token(link: &Link, request: RequestTokenRequest) -> Result<RequestTokenResponse, Refusal> {
-    let (run, now) = (RunId(request.run_id), link.now());
-    let (secret, hash) = new_token();
-    let claimed = link.write(move |tx| app::claim(tx, run, hash, now)).await?;
-    crash::point("run-claimed");
-    Ok(RequestTokenResponse { token: if claimed { secret } else { String::new() } })
+    Ok(RequestTokenResponse { token: claim(link, RunId(request.run_id)).await?.unwrap_or_default() })
 }
 
-pub async fn pull_app_inputs(link: &Link, request: PullAppInputsRequest) -> Result<PullAppInputsResponse, Refusal> {
-    let (hash, now) = (sha256(request.token.as_bytes()), link.now());
-    let inputs = link.write(move |tx| app::pull_inputs(tx, &hash, now)).await?;
+pub async fn pull_app_inputs(
+    link: &Link,
+    request: PullAppInputsRequest,
+    client: String,
+) -> Result<PullAppInputsResponse, Refusal> {
+    pull_inputs(link, sha256(request.token.as_bytes()), client).await
+}
+
+pub async fn pull_task_input(
+    link: &Link,
+    caller: &Caller,
+    _: PullTaskInputRequest,
+    client: String,
+) -> Result<PullTaskInputResponse, Refusal> {
+    pull_inputs(link, hash_of(caller)?, client).await.map(dialect::task_input)
+}
+
+/// From 1.30 the token is in a header, and without it nothing is possible.
+fn hash_of(caller: &Caller) -> Result<[u8; 32], Refusal> {
+    match caller {
+        Caller::Token { hash, .. } => Ok(*hash),
+        Caller::Named => Err(Refusal::new(Kind::Unauthenticated, "the task token is missing")),
+    }
+}
+
+async fn pull_inputs(link: &Link, hash: [u8; 32], client: String) -> Result<PullAppInputsResponse, Refusal> {
+    let now = link.now();
+    let inputs = link.write(move |tx| app::pull_inputs(tx, &hash, &client, now)).await?;
     crash::point("inputs-pulled");
-    tracing::info!(run = inputs.run.id.0, "run is running");
+    tracing::info!(run = inputs.run.id.0, client = inputs.run.client, "run is running");
     let context = Context::decode(inputs.context)
         .map_err(|_| Refusal::new(Kind::Precondition, "the context of the run is damaged"))?;
     Ok(PullAppInputsResponse {
@@ -72,7 +134,11 @@ pub async fn hangup(link: &Link, run: RunId) {
     }
 }
 
-pub async fn push_app_outputs(link: &Link, request: PushAppOutputsRequest) -> Result<PushAppOutputsResponse, Refusal> {
+pub async fn push_app_outputs(
+    link: &Link,
+    _: &Caller,
+    request: PushAppOutputsRequest,
+) -> Result<PushAppOutputsResponse, Refusal> {
     let (hash, run, now) = (sha256(request.token.as_bytes()), RunId(request.run_id), link.now());
     let context = request.context.unwrap_or_default().encode_to_vec();
     link.write(move |tx| app::push_outputs(tx, &hash, run, &context, now)).await?;
@@ -80,29 +146,69 @@ pub async fn push_app_outputs(link: &Link, request: PushAppOutputsRequest) -> Re
     Ok(PushAppOutputsResponse {})
 }
 
+/// The context and the outcome in one: the run is over with it.
+pub async fn push_task_output(
+    link: &Link,
+    caller: &Caller,
+    request: PushTaskOutputRequest,
+) -> Result<PushTaskOutputResponse, Refusal> {
+    let (hash, run, now) = (hash_of(caller)?, caller.run(0), link.now());
+    let outcome = outcome(&request.sub_status)?;
+    let context = request.context.map(|context| context.encode_to_vec());
+    let details = request.details.clone();
+    link.write(move |tx| {
+        if let Some(context) = &context
+            && outcome == Outcome::Completed
+        {
+            app::push_outputs(tx, &hash, run, context, now)?;
+        }
+        app::finish(tx, run, outcome, &details, now)
+    })
+    .await?;
+    crash::point("run-finished");
+    tracing::info!(run = run.0, outcome = outcome.name(), details = request.details, "run finished");
+    Ok(PushTaskOutputResponse {})
+}
+
+fn outcome(name: &str) -> Result<Outcome, Refusal> {
+    let unknown = || Refusal::new(Kind::Invalid, format!("unknown sub-status '{name:.40}'"));
+    Outcome::from_name(name).ok_or_else(unknown)
+}
+
+pub async fn send_task_heartbeat(
+    link: &Link,
+    caller: &Caller,
+    _: SendTaskHeartbeatRequest,
+) -> Result<SendTaskHeartbeatResponse, Refusal> {
+    Ok(SendTaskHeartbeatResponse { success: heartbeat(link, hash_of(caller)?).await? })
+}
+
+async fn heartbeat(link: &Link, hash: [u8; 32]) -> Result<bool, Refusal> {
+    let now = link.now();
+    link.write(move |tx| app::heartbeat(tx, &hash, now)).await
+}
+
 pub async fn send_app_heartbeat(
     link: &Link,
+    _: &Caller,
     request: SendAppHeartbeatRequest,
 ) -> Result<SendAppHeartbeatResponse, Refusal> {
-    let (hash, now) = (sha256(request.token.as_bytes()), link.now());
-    let success = link.write(move |tx| app::heartbeat(tx, &hash, now)).await?;
-    Ok(SendAppHeartbeatResponse { success })
+    Ok(SendAppHeartbeatResponse { success: heartbeat(link, sha256(request.token.as_bytes())).await? })
 }
 
 pub async fn update_run_status(
     link: &Link,
+    caller: &Caller,
     request: UpdateRunStatusRequest,
 ) -> Result<UpdateRunStatusResponse, Refusal> {
-    let (run, now) = (RunId(request.run_id), link.now());
+    let (run, now) = (caller.run(request.run_id), link.now());
     let status = request.run_status.unwrap_or_default();
     if status.status != "finished" {
         // Starting and running follow from what the app does, not from what it says.
         link.read(|view| running(view, run))?;
         return Ok(UpdateRunStatusResponse {});
     }
-    let Some(outcome) = Outcome::from_name(&status.sub_status) else {
-        return Err(Refusal::new(Kind::Invalid, format!("unknown sub-status '{:.40}'", status.sub_status)));
-    };
+    let outcome = outcome(&status.sub_status)?;
     let details = status.details.clone();
     link.write(move |tx| app::finish(tx, run, outcome, &details, now)).await?;
     crash::point("run-finished");
@@ -110,27 +216,32 @@ pub async fn update_run_status(
     Ok(UpdateRunStatusResponse {})
 }
 
-pub async fn get_nodes(link: &Link, request: GetNodesRequest) -> Result<GetNodesResponse, Refusal> {
+pub async fn get_nodes(link: &Link, caller: &Caller, request: GetNodesRequest) -> Result<GetNodesResponse, Refusal> {
     let now = link.now();
     let online = link.read(|view| {
-        running(view, RunId(request.run_id))?;
+        running(view, caller.run(request.run_id))?;
         view.online_nodes(now)
     })?;
     Ok(GetNodesResponse { nodes: online.into_iter().map(|id| Node { node_id: id.0 }).collect() })
 }
 
-pub async fn push_messages(link: &Link, request: PushAppMessagesRequest) -> Result<PushAppMessagesResponse, Refusal> {
+pub async fn push_messages(
+    link: &Link,
+    run: RunId,
+    messages: &[Message],
+    trees: &[ObjectTree],
+) -> Result<PushAppMessagesResponse, Refusal> {
     let malformed = |what: &str| Refusal::new(Kind::Invalid, format!("Malformed PushMessages: {what}"));
-    if request.messages_list.is_empty() {
+    if messages.is_empty() {
         return Err(malformed("`messages_list` must not be empty"));
     }
-    if request.messages_list.len() != request.message_object_trees.len() {
+    if messages.len() != trees.len() {
         return Err(malformed("each message needs one object tree"));
     }
-    let messages = request
-        .messages_list
+    let session_id = session_id(&messages[0]);
+    let messages = messages
         .iter()
-        .zip(&request.message_object_trees)
+        .zip(trees)
         .map(|(message, tree)| {
             let (envelope, reply_to) = convert::envelope(message)?;
             if reply_to.is_some() {
@@ -139,18 +250,29 @@ pub async fn push_messages(link: &Link, request: PushAppMessagesRequest) -> Resu
             Ok((envelope, convert::tree(tree)?))
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let (run, now) = (RunId(request.run_id), link.now());
+    let now = link.now();
     let pushed = link.write(move |tx| app::push_messages(tx, run, &messages, now)).await?;
     crash::point("messages-announced");
     Ok(PushAppMessagesResponse {
         message_ids: pushed.ids.iter().map(|id| id.map(|id| id.to_string()).unwrap_or_default()).collect(),
         objects_to_push: pushed.missing.iter().map(ToString::to_string).collect(),
+        session_id,
     })
 }
 
+/// From 1.33 objects are pushed in a session that the announcement opened. Here the announcement itself says which
+/// objects are wanted, until they are all here: a session is only a name, that of the first message.
+pub fn session_id(first: &Message) -> String {
+    first.metadata.as_ref().map(|metadata| metadata.message_id.chars().take(32).collect()).unwrap_or_default()
+}
+
 /// Held until all replies asked for are here, or will never be, or the hold is over; then gives what there is.
-pub async fn pull_messages(link: &Link, request: PullAppMessagesRequest) -> Result<PullAppMessagesResponse, Refusal> {
-    let run = RunId(request.run_id);
+pub async fn pull_messages(
+    link: &Link,
+    caller: &Caller,
+    request: PullAppMessagesRequest,
+) -> Result<PullAppMessagesResponse, Refusal> {
+    let run = caller.run(request.run_id);
     let ids = request.message_ids.iter().map(|id| convert::object_id(id)).collect::<Result<Vec<MessageId>, _>>()?;
     let mut from = 0;
     let all = link
@@ -199,28 +321,33 @@ fn encode_error_reply(envelope: &Envelope, reply_to: MessageId) -> (MessageId, B
 /// Not waited for: a confirmation that a crash takes away leaves something to be tidied up at the end of the run.
 pub async fn confirm_message_received(
     link: &Link,
+    caller: &Caller,
     request: ConfirmMessageReceivedRequest,
 ) -> Result<ConfirmMessageReceivedResponse, Refusal> {
-    let (run, id) = (RunId(request.run_id), convert::object_id(&request.message_object_id)?);
+    let (run, id) = (caller.run(request.run_id), convert::object_id(&request.message_object_id)?);
     link.read(|view| running(view, run))?;
     link.write_unheard(move |tx| app::confirm_reply(tx, run, id));
     crash::point("reply-confirmed");
     Ok(ConfirmMessageReceivedResponse {})
 }
 
-pub async fn get_run(link: &Link, request: GetRunRequest) -> Result<GetRunResponse, Refusal> {
-    let run = link.read(|view| view.run(RunId(request.run_id)))?;
+pub async fn get_run(link: &Link, caller: &Caller, request: GetRunRequest) -> Result<GetRunResponse, Refusal> {
+    let run = link.read(|view| view.run(caller.run(request.run_id)))?;
     Ok(GetRunResponse { run: run.map(|run| convert::run_out(&run, Default::default())) })
 }
 
-pub async fn get_fab(link: &Link, request: GetFabRequest) -> Result<GetFabResponse, Refusal> {
+pub async fn get_fab(link: &Link, _: &Caller, request: GetFabRequest) -> Result<GetFabResponse, Refusal> {
     match link.read(|view| view.fab(&request.hash_str))? {
         Some(fab) => Ok(GetFabResponse { fab: Some(convert::fab_out(fab)) }),
         None => Err(Refusal::new(Kind::NotFound, format!("Found no FAB with hash: {:.80}", request.hash_str))),
     }
 }
 
-pub async fn get_run_status(link: &Link, request: GetRunStatusRequest) -> Result<GetRunStatusResponse, Refusal> {
+pub async fn get_run_status(
+    link: &Link,
+    _: &Caller,
+    request: GetRunStatusRequest,
+) -> Result<GetRunStatusResponse, Refusal> {
     let run_status_dict = link.read(|view| {
         let mut found = std::collections::BTreeMap::new();
         for id in request.run_ids {
@@ -233,8 +360,8 @@ pub async fn get_run_status(link: &Link, request: GetRunStatusRequest) -> Result
     Ok(GetRunStatusResponse { run_status_dict })
 }
 
-pub async fn push_logs(link: &Link, request: PushLogsRequest) -> Result<PushLogsResponse, Refusal> {
-    append_log(link, RunId(request.run_id), request.logs.concat()).await?;
+pub async fn push_logs(link: &Link, caller: &Caller, request: PushLogsRequest) -> Result<PushLogsResponse, Refusal> {
+    append_log(link, caller.run(request.run_id), request.logs.concat()).await?;
     crash::point("logs-pushed");
     Ok(PushLogsResponse {})
 }
@@ -262,19 +389,4 @@ pub fn check_sender(node: NodeId) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(Refusal::new(Kind::Precondition, "Unexpected node ID."))
-}
-
-/// An object that came in one piece. Front ends that can stream do not use this.
-pub async fn push_object(link: &Link, request: PushObjectRequest) -> Result<PushObjectResponse, Refusal> {
-    check_sender(convert::node_id(request.node.as_ref()))?;
-    let (run, id) = (RunId(request.run_id), convert::object_id(&request.object_id)?);
-    let stored = objects::take_whole(link, run, id, &request.object_content).await?;
-    Ok(PushObjectResponse { stored })
-}
-
-/// An object in one piece. Front ends that can stream do not use this.
-pub async fn pull_object(link: &Link, request: PullObjectRequest) -> Result<PullObjectResponse, Refusal> {
-    check_sender(convert::node_id(request.node.as_ref()))?;
-    let (run, id) = (RunId(request.run_id), convert::object_id(&request.object_id)?);
-    objects::fetch(link, run, id).await?.into_response().await
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use prost::Message as _;
 use tokio::sync::mpsc;
 use trellis_core::Seconds;
-use trellis_core::control;
+use trellis_core::control::{self, NewNode, Reach};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
@@ -13,8 +14,10 @@ use trellis_core::run::{NewRun, Run};
 use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
 
+use super::account::Who;
 use super::{hex, random_id, sha256};
 use crate::convert;
+use crate::dialect::{Client, control as dialect};
 use crate::fab::{self, MAX_FAB_BYTES};
 use crate::identity::parse_key;
 use crate::link::Link;
@@ -22,13 +25,9 @@ use crate::link::Link;
 /// The one account there is without account authentication, as Flower names it.
 pub const ACCOUNT_ID: &str = "<id:none>";
 pub const ACCOUNT_NAME: &str = "<name:none>";
-/// The one federation there is; the second name is that of later Flower versions.
-const FEDERATION: &str = "default";
-const FEDERATION_NAMES: [&str; 3] = [FEDERATION, "@none/default", ""];
 
 // Texts that the official command line looks for, to the letter.
 const RUN_NOT_FOUND: &str = "Run ID not found";
-const NO_ACCOUNT_AUTH: &str = "ControlServicer initialized without account authentication";
 const NO_ARTIFACTS: &str = "ControlServicer initialized without artifact provider";
 const KEY_NOT_VALID: &str = "The provided public key is not valid";
 
@@ -43,7 +42,12 @@ fn run_not_found() -> Refusal {
     Refusal::new(Kind::NotFound, RUN_NOT_FOUND)
 }
 
-pub async fn start_run(link: &Link, request: StartRunRequest) -> Result<StartRunResponse, Refusal> {
+pub async fn start_run(
+    link: &Link,
+    who: &Who,
+    client: &Client,
+    request: StartRunRequest,
+) -> Result<StartRunResponse, Refusal> {
     if !request.app_spec.is_empty() {
         let text = "This SuperLink does not fetch apps from Flower Hub: give the app's directory to `flwr run`.";
         return Err(Refusal::new(Kind::Precondition, text));
@@ -51,9 +55,9 @@ pub async fn start_run(link: &Link, request: StartRunRequest) -> Result<StartRun
     let content = request.fab.map(|fab| fab.content).unwrap_or_default();
     if content.len() > MAX_FAB_BYTES {
         tracing::error!(bytes = content.len(), limit = MAX_FAB_BYTES, "FAB is too large");
-        return Ok(StartRunResponse { run_id: None });
+        return Ok(StartRunResponse::default());
     }
-    if !FEDERATION_NAMES.contains(&request.federation.as_str()) {
+    if !dialect::is_federation(&request.federation) {
         let text = format!("Federation '{:.100}' does not exist.", request.federation);
         return Err(Refusal::new(Kind::Precondition, text));
     }
@@ -65,29 +69,43 @@ pub async fn start_run(link: &Link, request: StartRunRequest) -> Result<StartRun
         fab_version: metadata.version,
         fab_hash: fab.hash.clone(),
         override_config: convert::override_config(request.override_config),
-        federation_options: request.federation_options.unwrap_or_default().encode_to_vec(),
-        federation: FEDERATION.to_owned(),
-        account: ACCOUNT_ID.to_owned(),
+        federation_options: request.federation_options.to_vec(),
+        federation: dialect::FIRST_NAME.to_owned(),
+        account: who.id.clone(),
     };
     let context = Context { run_id: id.0, state: Some(RecordDict::default()), ..Default::default() }.encode_to_vec();
     link.write(move |tx| control::start_run(tx, id, new.clone(), &fab, &context, now)).await?;
     crash::point("run-created");
     tracing::info!(run = id.0, app = metadata.id, "run created");
-    Ok(StartRunResponse { run_id: Some(id.0) })
+    Ok(StartRunResponse {
+        run_id: Some(id.0),
+        note: None,
+        series_id: Some(id.0),
+        federation: dialect::federation_name(client).to_owned(),
+    })
 }
 
-pub async fn stop_run(link: &Link, request: StopRunRequest) -> Result<StopRunResponse, Refusal> {
+pub async fn stop_run(link: &Link, who: &Who, request: StopRunRequest) -> Result<StopRunResponse, Refusal> {
     let (run, now) = (RunId(request.run_id), link.now());
+    link.read(|view| match view.run(run)? {
+        Some(run) => who.check_owner(&run.account),
+        None => Ok(()),
+    })?;
     link.write(move |tx| control::stop_run(tx, run, now)).await?;
     tracing::info!(run = run.0, "run stopped by user");
     Ok(StopRunResponse { success: true })
+}
+
+/// Whether there is such a log at all.
+pub fn log_exists(link: &Link, request: &StreamLogsRequest) -> Result<(), Refusal> {
+    link.read(|view| view.run(RunId(request.run_id))?.map(drop).ok_or_else(run_not_found))
 }
 
 /// Sends the log as it grows, until the run is finished and everything was sent.
 pub async fn stream_logs(
     link: &Link,
     request: StreamLogsRequest,
-    send: &mpsc::Sender<Result<StreamLogsResponse, Refusal>>,
+    send: &mpsc::Sender<Result<Bytes, Refusal>>,
 ) -> Result<(), Refusal> {
     let run = RunId(request.run_id);
     let mut after: Seconds = request.after_timestamp;
@@ -106,18 +124,23 @@ pub async fn stream_logs(
         let Some(Some(log)) = found else { return Ok(()) };
         after = log.latest;
         let response = StreamLogsResponse { log_output: log.text, latest_timestamp: log.latest };
-        if send.send(Ok(response)).await.is_err() {
+        if send.send(Ok(response.encode_to_vec().into())).await.is_err() {
             return Ok(()); // The reader went away.
         }
     }
 }
 
-pub async fn list_runs(link: &Link, request: ListRunsRequest) -> Result<ListRunsResponse, Refusal> {
+pub async fn list_runs(link: &Link, _: &Who, request: ListRunsRequest) -> Result<ListRunsResponse, Refusal> {
     let runs = link.read(|view| {
-        let runs = match request.run_id {
+        let mut runs = match request.run_id {
             Some(id) => vec![view.run(RunId(id))?.ok_or_else(run_not_found)?],
             None => view.runs()?,
         };
+        if request.limit.is_some() || request.skip.is_some() {
+            runs.sort_by(|one, other| other.pending_at.total_cmp(&one.pending_at));
+            runs.drain(..runs.len().min(request.skip.unwrap_or(0) as usize));
+            runs.truncate(request.limit.unwrap_or(u64::MAX) as usize);
+        }
         with_traffic(link, view, runs)
     })?;
     let run_dict = runs.into_iter().map(|run| (run.run_id, run)).collect();
@@ -139,38 +162,41 @@ fn with_traffic(
         .collect()
 }
 
-pub fn get_login_details() -> GetLoginDetailsResponse {
-    GetLoginDetailsResponse { authn_type: "noop".to_owned(), ..Default::default() }
+pub async fn pull_artifacts(_: &Link, _: &Who, _: PullArtifactsRequest) -> Result<PullArtifactsResponse, Refusal> {
+    Err(Refusal::new(Kind::Unimplemented, NO_ARTIFACTS))
 }
 
-pub fn get_auth_tokens() -> Refusal {
-    Refusal::new(Kind::Unimplemented, NO_ACCOUNT_AUTH)
-}
-
-pub fn pull_artifacts() -> Refusal {
-    Refusal::new(Kind::Unimplemented, NO_ARTIFACTS)
-}
-
-pub async fn register_node(link: &Link, request: RegisterNodeRequest) -> Result<RegisterNodeResponse, Refusal> {
+pub async fn register_node(
+    link: &Link,
+    who: &Who,
+    request: RegisterNodeRequest,
+) -> Result<RegisterNodeResponse, Refusal> {
     if parse_key(&request.public_key).is_none() {
         return Err(Refusal::new(Kind::Precondition, KEY_NOT_VALID));
     }
-    let (id, now) = (NodeId(random_id()), link.now());
-    let node = link
-        .write(move |tx| control::register_node(tx, id, (ACCOUNT_ID, ACCOUNT_NAME), &request.public_key, now))
-        .await?;
+    let (id, now, who) = (NodeId(random_id()), link.now(), who.clone());
+    let new = NewNode {
+        key: request.public_key.to_vec(),
+        name: request.name.unwrap_or_default(),
+        location: request.location.unwrap_or_default(),
+    };
+    let node = link.write(move |tx| control::register_node(tx, id, (&who.id, &who.name), &new, now)).await?;
     tracing::info!(node = node.0, "node registered by user");
     Ok(RegisterNodeResponse { node_id: Some(node.0) })
 }
 
-pub async fn unregister_node(link: &Link, request: UnregisterNodeRequest) -> Result<UnregisterNodeResponse, Refusal> {
-    let (node, now) = (NodeId(request.node_id), link.now());
-    link.write(move |tx| control::unregister_node(tx, node, ACCOUNT_ID, now)).await?;
+pub async fn unregister_node(
+    link: &Link,
+    who: &Who,
+    request: UnregisterNodeRequest,
+) -> Result<UnregisterNodeResponse, Refusal> {
+    let (node, now, who) = (NodeId(request.node_id), link.now(), who.clone());
+    link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
     tracing::info!(node = node.0, "node unregistered by user");
     Ok(UnregisterNodeResponse {})
 }
 
-pub async fn list_nodes(link: &Link) -> Result<ListNodesResponse, Refusal> {
+pub async fn list_nodes(link: &Link, _: &Who, _: ListNodesRequest) -> Result<ListNodesResponse, Refusal> {
     let now = link.now();
     Ok(ListNodesResponse { nodes_info: nodes(link, now)?, now: convert::iso_time(now) })
 }
@@ -179,13 +205,14 @@ fn nodes(link: &Link, now: Seconds) -> Result<Vec<NodeInfo>, Refusal> {
     Ok(link.read(|view| view.nodes())?.iter().map(|node| convert::node_out(node, now)).collect())
 }
 
-pub fn list_federations() -> ListFederationsResponse {
-    let federation = Federation { name: FEDERATION.to_owned(), ..Default::default() };
+pub fn list_federations(client: &Client) -> ListFederationsResponse {
+    let federation = Federation { name: dialect::federation_name(client).to_owned(), ..Default::default() };
     ListFederationsResponse { federations: vec![federation] }
 }
 
-pub async fn show_federation(link: &Link, request: ShowFederationRequest) -> Result<ShowFederationResponse, Refusal> {
-    if !FEDERATION_NAMES.contains(&request.federation_name.as_str()) {
+/// Encoded already: the numbering depends on the client.
+pub async fn show_federation(link: &Link, client: &Client, request: ShowFederationRequest) -> Result<Bytes, Refusal> {
+    if !dialect::is_federation(&request.federation_name) {
         let text =
             format!("Federation '{:.100}' does not exist or you are not a member of it.", request.federation_name);
         return Err(Refusal::new(Kind::Precondition, text));
@@ -195,11 +222,12 @@ pub async fn show_federation(link: &Link, request: ShowFederationRequest) -> Res
         let runs = view.runs()?;
         with_traffic(link, view, runs)
     })?;
+    let account = Account { id: ACCOUNT_ID.to_owned(), name: ACCOUNT_NAME.to_owned() };
     let federation = Federation {
-        name: FEDERATION.to_owned(),
-        member_aids: vec![ACCOUNT_ID.to_owned()],
         nodes: nodes(link, now)?,
         runs,
+        members: vec![Member { account: Some(account), role: "owner".to_owned() }],
+        ..Default::default()
     };
-    Ok(ShowFederationResponse { federation: Some(federation), now: convert::iso_time(now) })
+    Ok(dialect::show_federation(client, &request.federation_name, federation, now))
 }

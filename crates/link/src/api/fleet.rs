@@ -6,34 +6,37 @@ use bytes::Bytes;
 use http::HeaderMap;
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
-use trellis_core::node::State;
 use trellis_core::port::{Read, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
 
+use super::app::session_id;
 use super::control::{ACCOUNT_ID, ACCOUNT_NAME};
 use super::random_id;
 use crate::clock::system_now;
 use crate::convert;
+use crate::dialect::{Client, Transport};
 use crate::link::Link;
-use crate::objects;
 
 /// Told to nodes with every answer; official nodes do not look at it.
 const RECONNECT_S: u64 = 5;
 /// A held pull looks by itself this often: another SuperLink on the same store cannot wake it.
 const GLANCE: Duration = Duration::from_secs(30);
 
-/// Who calls: a key that has signed the call.
+/// Who calls: a key that has signed the call, and the dialect it speaks.
 #[derive(Clone)]
 pub struct Caller {
     key: Bytes,
+    transport: Transport,
+    client: String,
 }
 
 impl Caller {
     /// Checks the signature.
-    pub fn verify(link: &Link, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        Ok(Caller { key: link.identities.signer(headers, system_now())? })
+    pub fn verify(link: &Link, client: &Client, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        let key = link.identities.signer(headers, system_now())?;
+        Ok(Caller { key, transport: client.transport, client: client.describe(headers) })
     }
 
     /// The caller speaks for this node.
@@ -42,10 +45,10 @@ impl Caller {
     }
 
     fn is_node_in(&self, view: &(impl Read + ?Sized), id: NodeId) -> Result<NodeId, Refusal> {
-        match view.node(id)?.filter(|node| node.state() != State::Unregistered) {
-            Some(node) if node.public_key == self.key => Ok(id),
-            _ => Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID")),
+        if fleet::is_member(view, id, &self.key)? {
+            return Ok(id);
         }
+        Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID"))
     }
 
     fn has_key(&self, key: &[u8]) -> Result<(), Refusal> {
@@ -81,10 +84,12 @@ pub async fn activate_node(
     request: ActivateNodeRequest,
 ) -> Result<ActivateNodeResponse, Refusal> {
     caller.has_key(&request.public_key)?;
-    let now = link.now();
-    let node = link.write(move |tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, now)).await?;
+    let (now, client) = (link.now(), caller.client.clone());
+    let activate =
+        move |tx: &mut dyn Tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, &client, now);
+    let node = link.write(activate).await?;
     crash::point("node-activated");
-    tracing::info!(node = node.0, "node activated");
+    tracing::info!(node = node.0, client = caller.client, "node activated");
     Ok(ActivateNodeResponse { node_id: node.0 })
 }
 
@@ -108,7 +113,7 @@ pub async fn unregister_node(
     if link.supernode_auth {
         return Err(registered_elsewhere("unregistered"));
     }
-    link.write(move |tx| fleet::unregister(tx, node, ACCOUNT_ID, now)).await?;
+    link.write(move |tx| fleet::unregister(tx, node, now)).await?;
     tracing::debug!(node = node.0, "node unregistered");
     Ok(UnregisterNodeFleetResponse {})
 }
@@ -134,15 +139,20 @@ pub async fn pull_messages(
     request: PullMessagesRequest,
 ) -> Result<PullMessagesResponse, Refusal> {
     let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
-    let hold = link.limits.hold_node_pull;
+    let hold = match caller.transport {
+        Transport::Grpc => link.limits.hold_node_pull,
+        Transport::Http => link.limits.hold_node_pull_http,
+    };
     let pulled = loop {
-        let look = || link.read(|view| view.deliverable(node));
+        // Who it is, is asked with every look: a node that is taken away while it waits is told so.
+        let look = || link.read(|view| caller.is_node_in(view, node).and_then(|node| view.deliverable(node)));
         if link.room.wait(Topic::Node(node), hold, GLANCE, look).await?.is_none() {
             return Ok(PullMessagesResponse::default());
         }
-        let now = link.now();
+        let (caller, now) = (caller.clone(), link.now());
         // Nothing: it has expired in this moment, or another call of the node was first.
-        if let Some(pulled) = link.write(move |tx| fleet::pull(tx, node, now)).await? {
+        let pull = move |tx: &mut dyn Tx| caller.is_node_in(tx, node).and_then(|node| fleet::pull(tx, node, now));
+        if let Some(pulled) = link.write(pull).await? {
             break pulled;
         }
     };
@@ -187,6 +197,7 @@ pub async fn push_messages(
         reconnect: Some(Reconnect { reconnect: RECONNECT_S }),
         results: ids.into_iter().map(|id| (id, 0)).collect(),
         objects_to_push,
+        session_id: session_id(&request.messages_list[0]),
     };
     link.note_traffic(run, prost::Message::encoded_len(&response) as u64, received);
     Ok(response)
@@ -244,31 +255,4 @@ pub async fn confirm_message_received(
     link.write_unheard(move |tx| fleet::confirm(tx, node, run, id));
     crash::point("instruction-confirmed");
     Ok(ConfirmMessageReceivedResponse {})
-}
-
-/// An object that came in one piece. Front ends that can stream do not use this.
-pub async fn push_object(
-    link: &Link,
-    caller: &Caller,
-    request: PushObjectRequest,
-) -> Result<PushObjectResponse, Refusal> {
-    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
-    let run = RunId(request.run_id);
-    let stored =
-        objects::take_whole(link, run, convert::object_id(&request.object_id)?, &request.object_content).await?;
-    link.note_traffic(run, 0, request.object_content.len() as u64);
-    Ok(PushObjectResponse { stored })
-}
-
-/// An object in one piece. Front ends that can stream do not use this.
-pub async fn pull_object(
-    link: &Link,
-    caller: &Caller,
-    request: PullObjectRequest,
-) -> Result<PullObjectResponse, Refusal> {
-    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
-    let run = RunId(request.run_id);
-    let outgoing = objects::fetch(link, run, convert::object_id(&request.object_id)?).await?;
-    link.note_traffic(run, outgoing.len_bytes(), 0);
-    outgoing.into_response().await
 }

@@ -44,6 +44,20 @@ impl fmt::Display for Ended {
     }
 }
 
+/// What a ServerApp is started with.
+pub struct Order<'a> {
+    pub run: RunId,
+    pub token: &'a str,
+    /// `host:port` of the SuperLink, for apps.
+    pub address: &'a str,
+    /// By which the process is found again.
+    pub mark: &'a str,
+    /// The file for its output.
+    pub output: &'a Path,
+    /// It may install what it needs.
+    pub installs: bool,
+}
+
 /// A ServerApp and everything it starts: a process group.
 #[derive(Clone)]
 pub struct AppProcess {
@@ -62,21 +76,16 @@ enum End {
 
 impl AppProcess {
     /// Starts `flwr-serverapp` for a run.
-    pub fn start(
-        python: &Python,
-        run: RunId,
-        token: &str,
-        address: &str,
-        mark: &str,
-        output: &Path,
-    ) -> std::io::Result<AppProcess> {
-        let output = OpenOptions::new().create(true).append(true).mode(0o600).open(output)?;
+    pub fn start(python: &Python, order: &Order<'_>) -> std::io::Result<AppProcess> {
+        let run = order.run;
+        let output = OpenOptions::new().create(true).append(true).mode(0o600).open(order.output)?;
         let mut child = Command::new(python.path())
             .args(["-u", "-c", Python::program()])
-            .env("TRELLIS_APP_TOKEN", token)
-            .env("TRELLIS_APP_ADDRESS", address)
+            .env("TRELLIS_APP_TOKEN", order.token)
+            .env("TRELLIS_APP_ADDRESS", order.address)
+            .env("TRELLIS_APP_INSTALLS", if order.installs { "1" } else { "" })
             .env(RUN_VARIABLE, run.to_string())
-            .env(MARK_VARIABLE, mark)
+            .env(MARK_VARIABLE, order.mark)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

@@ -1,15 +1,18 @@
 import os
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 
 sys.path[:] = [entry for entry in sys.path if entry]
+minor = tuple(int(number) for number in version("flwr").split(".")[:2])
 sys.argv = [
     "flwr-serverapp",
     "--insecure",
-    "--serverappio-api-address",
+    "--runtime-api-address" if minor >= (1, 36) else "--serverappio-api-address",
     os.environ.pop("TRELLIS_APP_ADDRESS"),
     "--token",
     os.environ.pop("TRELLIS_APP_TOKEN"),
 ]
+if os.environ.pop("TRELLIS_APP_INSTALLS", "") and minor >= (1, 30):
+    sys.argv.append("--allow-runtime-dependency-installation")
 (script,) = entry_points(group="console_scripts", name="flwr-serverapp")
 sys.exit(script.load()())

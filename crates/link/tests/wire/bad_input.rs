@@ -63,6 +63,7 @@ async fn push_from_app(
         run_id,
         object_id: object_id.into(),
         object_content: content,
+        ..Default::default()
     };
     app.push_object(request).await.map(|response| response.into_inner().stored)
 }

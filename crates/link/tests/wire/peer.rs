@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tonic::Request;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
-use trellis_link::config::{Config, Isolation, Limits, StateLocation};
+use trellis_link::config::{Config, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{Addresses, ServeError, SuperLink};
 use trellis_wire::object::{ObjectKind, encode, object_id};
 use trellis_wire::proto::control_client::ControlClient;
@@ -34,12 +34,19 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
         control_address: any.clone(),
         fleet_address: any.clone(),
         serverappio_address: any.clone(),
+        http_address: any.clone(),
+        metrics_address: None,
         health_address: Some(any),
         tls: None,
+        endpoints: Vec::new(),
+        accounts: false,
         isolation: Isolation::Process,
         python: None,
+        dependency_installation: false,
+        superexec_secret: None,
         state,
         supernode_auth: false,
+        keepalive: Keepalive::default(),
         limits,
     }
 }

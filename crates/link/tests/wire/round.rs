@@ -38,7 +38,13 @@ impl Round {
 
     async fn push_object(&mut self, id: &str, content: Bytes) {
         let node = Some(Node { node_id: 1 });
-        let request = PushObjectRequest { node, run_id: self.run_id, object_id: id.into(), object_content: content };
+        let request = PushObjectRequest {
+            node,
+            run_id: self.run_id,
+            object_id: id.into(),
+            object_content: content,
+            ..Default::default()
+        };
         assert!(self.app.push_object(request).await.unwrap().into_inner().stored);
     }
 
@@ -78,6 +84,7 @@ impl Round {
             run_id: self.run_id,
             object_id: id.into(),
             object_content: content,
+            ..Default::default()
         };
         assert!(self.node.client.clone().push_object(self.node.signed(request)).await.unwrap().into_inner().stored);
     }
@@ -96,6 +103,7 @@ fn reply_to(asked: &Metadata, text: &str) -> (Message, ObjectTree, Vec<(String, 
         ttl: 10.0,
         message_type: asked.message_type.clone(),
         created_at: now(),
+        ..Default::default()
     };
     let body = prost::Message::encode_to_vec(&Message { metadata: Some(metadata.clone()), ..Default::default() });
     let object = encode(ObjectKind::Message, &[record_id], &body);

@@ -7,6 +7,7 @@ mod files;
 mod full_disk;
 mod regressions;
 mod reopening;
+mod upgrading;
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};

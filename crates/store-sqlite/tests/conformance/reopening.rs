@@ -39,6 +39,8 @@ fn fill(tx: &mut dyn Tx) -> Result<(), Refusal> {
         ttl_s: 60.0,
         message_type: "train".into(),
         created_at: NOW,
+        src_task: Some(7),
+        dst_task: None,
         error: None,
     };
     tx.put_instruction(&Instruction::restore(envelope.clone(), 3, State::Delivered))?;

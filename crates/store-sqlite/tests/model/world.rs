@@ -91,7 +91,7 @@ impl World {
                 let fab = Fab { hash: String::new(), content: Bytes::new(), verifications: vec![] };
                 control::start_run(tx, run, NewRun::default(), &fab, b"", T0)?;
                 app::claim(tx, run, hash(number), T0)?;
-                app::pull_inputs(tx, &hash(number), T0).map(drop)
+                app::pull_inputs(tx, &hash(number), "grpc", T0).map(drop)
             });
         }
         world
@@ -177,6 +177,8 @@ impl World {
             ttl_s: TTL_S,
             message_type: "train".into(),
             created_at: self.now,
+            src_task: Some(7),
+            dst_task: None,
             error: None,
         };
         self.learn(&tree);
@@ -290,10 +292,10 @@ impl World {
 fn simple(tx: &mut dyn Tx, step: &Step, now: f64) -> Result<(), Refusal> {
     match *step {
         Step::Register { node } => fleet::register(tx, NODE_IDS[node], ("aid", "name"), &key(node), now).map(drop),
-        Step::Activate { node } => fleet::activate(tx, &key(node), INTERVAL_S, now).map(drop),
+        Step::Activate { node } => fleet::activate(tx, &key(node), INTERVAL_S, "grpc", now).map(drop),
         Step::Heartbeat { node } => fleet::heartbeat(tx, NODE_IDS[node], INTERVAL_S, now).map(drop),
         Step::Deactivate { node } => fleet::deactivate(tx, NODE_IDS[node], now),
-        Step::Unregister { node } => fleet::unregister(tx, NODE_IDS[node], "aid", now),
+        Step::Unregister { node } => fleet::unregister(tx, NODE_IDS[node], now),
         Step::AppHeartbeat { run } => app::heartbeat(tx, &hash(run), now).map(drop),
         Step::Pull { node } => fleet::pull(tx, NODE_IDS[node], now).map(drop),
         Step::CollectUnknown { run } => {

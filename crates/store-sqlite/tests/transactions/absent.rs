@@ -24,6 +24,7 @@ fn one_error(scene: &Scene, asked: MessageId, now: f64) -> (i64, Reply) {
     let reply = replies.into_iter().next().unwrap();
     assert_eq!((reply.envelope.src, reply.envelope.dst), (NodeId::SUPERLINK, NodeId::SUPERLINK));
     assert_eq!((reply.reply_to, reply.envelope.run, reply.ready), (asked, RUN, true));
+    assert_eq!(reply.envelope.src_task, None, "the SuperLink has no task");
     let confirmed = reply.envelope.id;
     for _ in 0..2 {
         scene.ok(move |tx| app::confirm_reply(tx, RUN, confirmed));
@@ -43,6 +44,7 @@ fn a_node_that_is_offline() {
     assert_eq!(code, 5);
     assert_eq!(reply.envelope.ttl_s, TTL_S - 2.0 * INTERVAL_S, "what is left of the instruction's time");
     assert_eq!((&reply.envelope.group_id[..], &reply.envelope.message_type[..]), ("1", "train"));
+    assert_eq!(reply.envelope.dst_task, Some(7), "back to the task that sent the instruction");
     assert_eq!(scene.objects(), 0);
 }
 
@@ -51,7 +53,7 @@ fn a_node_that_left() {
     let scene = Scene::running(&[11, 12]);
     let (left, gone) = (scene.send("i1(model)", 11, T0), scene.send("i2(model)", 12, T0));
     scene.ok(|tx| fleet::deactivate(tx, NodeId(11), T0 + 1.0));
-    scene.ok(|tx| fleet::unregister(tx, NodeId(12), "aid", T0 + 1.0));
+    scene.ok(|tx| fleet::unregister(tx, NodeId(12), T0 + 1.0));
     assert_eq!(one_error(&scene, left, T0 + 1.0).0, 5);
     assert_eq!(one_error(&scene, gone, T0 + 1.0).0, 5);
     assert_eq!(scene.objects(), 0);
@@ -68,7 +70,7 @@ fn a_node_that_left_with_half_a_reply_given() {
     assert_eq!(collected[0].envelope.error.as_ref().unwrap().code, 5);
     assert_eq!(scene.objects(), 3, "the instruction and the error; nothing of the half reply");
     assert_eq!(scene.arrive(id("r"), vec![id("update")]), Arrival::Unannounced, "the other half comes too late");
-    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, OFFLINE));
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", OFFLINE));
     assert_eq!(scene.pull(11, OFFLINE), None, "what is answered is not handed out");
     let before = scene.dump();
     let late = scene.push_reply(11, reply(11, "r(update)", instruction, OFFLINE), OFFLINE);
@@ -82,6 +84,7 @@ fn a_message_that_nobody_sent() {
     let scene = Scene::running(&[11]);
     let (code, reply) = one_error(&scene, id("unknown"), T0);
     assert_eq!((code, &reply.envelope.message_type[..], reply.envelope.ttl_s), (3, "system", 0.0));
+    assert_eq!(reply.envelope.dst_task, None, "nobody knows who sent it");
     assert_eq!(scene.objects(), 0);
 }
 
@@ -151,7 +154,7 @@ fn an_instruction_that_takes_its_node_down() {
     for _ in 0..MAX_DELIVERIES {
         assert_eq!(scene.waiting(&[poison], T0), 1);
         assert_eq!(scene.pull(11, T0), Some(poison));
-        scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, T0));
+        scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0));
     }
     assert_eq!(scene.pull(11, T0), Some(healthy), "it does not block the next one for ever");
     assert_eq!(one_error(&scene, poison, T0).0, 5);
@@ -162,7 +165,7 @@ fn an_instruction_that_takes_its_node_down() {
 fn a_destination_that_cannot_take_a_message_gets_none() {
     let scene = Scene::running(&[11, 12]);
     scene.ok(|tx| fleet::register(tx, NodeId(13), ("aid", "name"), &key(13), T0));
-    scene.ok(|tx| fleet::unregister(tx, NodeId(12), "aid", T0));
+    scene.ok(|tx| fleet::unregister(tx, NodeId(12), T0));
     let messages = [("i1(model)", 11), ("i2(other)", 12), ("i3(other)", 13), ("i4(other)", 14)];
     let pushed = scene.push(&messages, T0);
     assert_eq!(pushed.ids, [Some(id("i1")), None, None, None], "online, unregistered, never active, unknown");

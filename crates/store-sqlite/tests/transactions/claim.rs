@@ -37,7 +37,7 @@ fn a_run_is_claimed_once() {
         assert_eq!(scene.dump(), before, "who came second changed something");
     }
     assert_eq!(scene.see(|read| read.pending_runs()), []);
-    scene.ok(|tx| app::pull_inputs(tx, &HASH, T0 + 1.0));
+    scene.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0 + 1.0));
     assert!(!scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1.0)));
 }
 
@@ -45,7 +45,7 @@ fn a_run_is_claimed_once() {
 fn a_secret_that_nobody_issued_opens_nothing() {
     let scene = Scene::running(&[]);
     let other = [9; 32];
-    assert_eq!(scene.refused(move |tx| app::pull_inputs(tx, &other, T0)).0, Kind::Denied);
+    assert_eq!(scene.refused(move |tx| app::pull_inputs(tx, &other, "grpc", T0)).0, Kind::Denied);
     assert_eq!(scene.refused(move |tx| app::push_outputs(tx, &other, RUN, b"", T0)).0, Kind::Denied);
     let foreign = trellis_core::id::RunId(5);
     scene.start(foreign, T0);
@@ -85,7 +85,7 @@ fn an_app_that_shows_up_late_is_welcome_while_nobody_else_has_the_run() {
     scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
     scene.ok(|tx| tick(tx, T0 + 1000.0));
     assert_eq!(run(&scene).state(), &State::Pending);
-    scene.ok(|tx| app::pull_inputs(tx, &HASH, T0 + 1001.0));
+    scene.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0 + 1001.0));
     assert_eq!(run(&scene).state(), &State::Running);
     assert!(!scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1002.0)));
 }
@@ -96,8 +96,8 @@ fn an_app_that_shows_up_after_its_successor_is_refused() {
     scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
     scene.ok(|tx| tick(tx, T0 + 1000.0));
     assert!(scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1000.0)));
-    assert_eq!(scene.refused(|tx| app::pull_inputs(tx, &HASH, T0 + 1001.0)).0, Kind::Denied);
-    scene.ok(|tx| app::pull_inputs(tx, &[9; 32], T0 + 1001.0));
+    assert_eq!(scene.refused(|tx| app::pull_inputs(tx, &HASH, "grpc", T0 + 1001.0)).0, Kind::Denied);
+    scene.ok(|tx| app::pull_inputs(tx, &[9; 32], "grpc", T0 + 1001.0));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_process_that_is_gone_fails_its_run_unless_it_was_through() {
     scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
     assert_eq!(run(&scene).state(), &State::Pending, "it may be tried again");
     scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0));
-    scene.ok(|tx| app::pull_inputs(tx, &[9; 32], T0));
+    scene.ok(|tx| app::pull_inputs(tx, &[9; 32], "grpc", T0));
     scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0 + 1.0));
     assert_eq!(run(&scene).state(), &finished(Outcome::Failed, "exit code 1"));
 

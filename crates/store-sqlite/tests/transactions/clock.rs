@@ -22,13 +22,13 @@ fn round(scene: &Scene, jump_at: usize, then: f64) -> usize {
     let at = now();
     let _ = scene.act(move |tx| fleet::register(tx, node, ("", ""), &key(11), at));
     let at = now();
-    let _ = scene.act(move |tx| fleet::activate(tx, &key(11), INTERVAL_S, at));
+    let _ = scene.act(move |tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", at));
     let at = now();
     scene.start(RUN, at);
     let at = now();
     let _ = scene.act(move |tx| app::claim(tx, RUN, HASH, at));
     let at = now();
-    let _ = scene.act(move |tx| app::pull_inputs(tx, &HASH, at));
+    let _ = scene.act(move |tx| app::pull_inputs(tx, &HASH, "grpc", at));
     let at = now();
     let _ = scene.act(move |tx| app::heartbeat(tx, &HASH, at));
     let at = now();
@@ -57,7 +57,7 @@ fn round(scene: &Scene, jump_at: usize, then: f64) -> usize {
     let at = now();
     let _ = scene.act(move |tx| fleet::deactivate(tx, node, at));
     let at = now();
-    let _ = scene.act(move |tx| fleet::unregister(tx, node, "", at));
+    let _ = scene.act(move |tx| fleet::unregister(tx, node, at));
     let at = now();
     let _ = scene.act(move |tx| app::finish(tx, RUN, Outcome::Failed, "", at));
     calls

@@ -95,9 +95,9 @@ fn everybody_who_waits_is_told() {
     assert_eq!(started, [Topic::Launch]);
     act(|tx| {
         fleet::register(tx, NodeId(11), ("", ""), b"key", T0)?;
-        fleet::activate(tx, b"key", INTERVAL_S, T0)?;
+        fleet::activate(tx, b"key", INTERVAL_S, "grpc", T0)?;
         app::claim(tx, RUN, [7; 32], T0)?;
-        app::pull_inputs(tx, &[7; 32], T0).map(drop)
+        app::pull_inputs(tx, &[7; 32], "grpc", T0).map(drop)
     });
     let announced = act(|tx| app::push_messages(tx, RUN, &instructions(&[("i", 11)], T0), T0).map(drop));
     assert_eq!(announced, [], "its object is not here yet");

@@ -5,6 +5,7 @@ mod absent;
 mod claim;
 mod clock;
 mod ending;
+mod identity;
 mod recovery;
 mod regressions;
 mod reply;

@@ -36,7 +36,7 @@ fn who_was_online_when_it_went_is_online_when_it_is_back() {
     let last_promise = T0 + 2.0 * INTERVAL_S;
     alive_at(&scene, last_promise - 1.0);
     scene.online(14, last_promise - 1.0);
-    scene.ok(|tx| fleet::unregister(tx, NodeId(13), "aid", T0 + 2.0));
+    scene.ok(|tx| fleet::unregister(tx, NodeId(13), T0 + 2.0));
 
     scene.twice(|tx| recover(tx, BACK));
     assert_eq!(state(&scene, 11, BACK), State::Online { until: BACK + 2.0 * INTERVAL_S });

@@ -84,7 +84,7 @@ fn other_run(scene: &Scene) -> RunId {
     let other = RunId(5);
     scene.start(other, T0);
     assert!(scene.ok(move |tx| app::claim(tx, other, [8; 32], T0)));
-    scene.ok(|tx| app::pull_inputs(tx, &[8; 32], T0));
+    scene.ok(|tx| app::pull_inputs(tx, &[8; 32], "grpc", T0));
     other
 }
 

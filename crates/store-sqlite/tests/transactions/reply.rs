@@ -38,7 +38,7 @@ fn ignored(scene: &Scene, node: u64, reply: NewReply, now: f64) -> &'static str 
 fn a_restarted_node_gets_what_it_confirmed_again() {
     let (scene, instruction) = at_work();
     assert_eq!(scene.pull(11, T0 + 1.0), None);
-    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, T0 + 2.0));
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0 + 2.0));
     assert_eq!(scene.state_of(instruction), Some(State::Ready));
     let (again, whole) = scene.ok(|tx| fleet::pull(tx, NodeId(11), T0 + 2.0)).unwrap();
     assert_eq!((again.envelope.id, whole), (instruction, tree("i(model(a))")));
@@ -59,7 +59,7 @@ fn a_restarted_node_loses_its_incomplete_reply_and_only_that() {
     scene.push_reply(12, reply(12, "other(update(x y))", other, T0 + 1.0), T0 + 1.0);
     assert_eq!(scene.arrive(id("x"), vec![]), Arrival::Stored);
 
-    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, T0 + 2.0));
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0 + 2.0));
     assert_eq!(scene.see(|read| read.reply(id("r"))), None);
     assert_eq!(scene.see(|read| read.object(id("r"))), None);
     assert!(scene.see(|read| read.object(id("x"))).unwrap().here, "the other node's reply has it too");
@@ -72,7 +72,7 @@ fn a_restarted_node_loses_its_incomplete_reply_and_only_that() {
 fn a_restart_does_not_touch_what_is_answered() {
     let (scene, instruction) = at_work();
     let reply = scene.answer(11, "r(update)", instruction, T0 + 1.0);
-    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, T0 + 2.0));
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0 + 2.0));
     assert_eq!(scene.pull(11, T0 + 2.0), None);
     assert_eq!(scene.collect(&[instruction], T0 + 2.0)[0].envelope.id, reply);
 }
@@ -134,7 +134,7 @@ fn a_reply_of_another_run_is_ignored() {
     let other = RunId(5);
     scene.start(other, T0);
     scene.ok(move |tx| app::claim(tx, other, [8; 32], T0));
-    scene.ok(|tx| app::pull_inputs(tx, &[8; 32], T0));
+    scene.ok(|tx| app::pull_inputs(tx, &[8; 32], "grpc", T0));
     let mut foreign = reply(11, "r", instruction, T0);
     foreign.envelope.run = other;
     assert_eq!(ignored(&scene, 11, foreign, T0), "the instruction was for another node or run");

@@ -20,13 +20,14 @@ fn two_nodes_share_a_model_and_every_call_may_be_repeated() {
     for n in [11, 12] {
         let node = scene.twice(move |tx| fleet::register(tx, NodeId(n), ("aid", "name"), &key(n), T0));
         assert_eq!(node, NodeId(n));
-        assert_eq!(scene.twice(move |tx| fleet::activate(tx, &key(n), INTERVAL_S, T0)), node);
+        assert_eq!(scene.twice(move |tx| fleet::activate(tx, &key(n), INTERVAL_S, "grpc", T0)), node);
         assert!(scene.twice(move |tx| fleet::heartbeat(tx, node, INTERVAL_S, T0)));
     }
     scene.start(RUN, T0);
     assert_eq!(scene.see(|read| read.pending_runs()), [RUN]);
     assert!(scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
-    let inputs = scene.twice(|tx| app::pull_inputs(tx, &HASH, T0).map(|i| (i.run, i.fab, i.context)));
+    let inputs = scene.twice(|tx| app::pull_inputs(tx, &HASH, "http 1.42.0", T0).map(|i| (i.run, i.fab, i.context)));
+    assert_eq!(scene.see(|read| read.run(RUN)).unwrap().client, "http 1.42.0");
     assert_eq!((inputs.0.state(), &inputs.2[..]), (&run::State::Running, &b"context"[..]));
     assert!(scene.twice(|tx| app::heartbeat(tx, &HASH, T0)));
 
@@ -158,7 +159,7 @@ fn runs_do_not_see_each_other() {
     let other = RunId(5);
     scene.start(other, T0);
     assert!(scene.ok(move |tx| app::claim(tx, other, [8; 32], T0)));
-    scene.ok(|tx| app::pull_inputs(tx, &[8; 32], T0));
+    scene.ok(|tx| app::pull_inputs(tx, &[8; 32], "grpc", T0));
     let mut messages = instructions(&[("other(model(a b))", 11)], T0);
     messages[0].0.run = other;
     scene.send(FIRST, 11, T0);

@@ -71,7 +71,7 @@ fn a_run_that_is_over() {
         assert_eq!((kind, &told[..]), (Kind::RunOver, want), "the first end counts");
         let (kind, told) = scene.refused(|tx| control::stop_run(tx, RUN, T0 + 1.0));
         assert_eq!((kind, told), (Kind::Precondition, format!("Run ID {RUN} is already finished")));
-        let (kind, _) = scene.refused(|tx| app::pull_inputs(tx, &HASH, T0));
+        let (kind, _) = scene.refused(|tx| app::pull_inputs(tx, &HASH, "grpc", T0));
         assert_eq!(kind, Kind::Denied, "its token is gone");
         assert!(!scene.ok(|tx| app::heartbeat(tx, &HASH, T0)));
         assert!(!scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0)));

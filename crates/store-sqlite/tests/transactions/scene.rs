@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 
 use bytes::Bytes;
 use rusqlite::types::Value;
@@ -12,7 +13,7 @@ use trellis_core::fleet::NewReply;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Envelope, Reply, State};
 use trellis_core::object::{Arrival, Content, Tree, arrive};
-use trellis_core::port::{Fab, Read, Tx};
+use trellis_core::port::{Fab, Read, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::NewRun;
 use trellis_core::{app, control, fleet};
@@ -36,31 +37,61 @@ pub(crate) struct Scene {
     directory: tempfile::TempDir,
 }
 
+/// What the store announced.
+pub(crate) struct Heard(Receiver<Vec<Topic>>);
+
+impl Heard {
+    /// Everything since the last look, in order of the alphabet. Announced behind `done`, so an empty change is waited
+    /// for first.
+    pub(crate) fn since(&self, scene: &Scene) -> Vec<Topic> {
+        scene.ok(|_| Ok(()));
+        let mut topics: Vec<Topic> = self.0.try_iter().flatten().collect();
+        topics.sort_unstable();
+        topics
+    }
+}
+
 impl Scene {
     pub(crate) fn new() -> Scene {
+        Scene::listening(|_| ())
+    }
+
+    /// As [`Scene::running`], with an ear for what is announced from now on.
+    pub(crate) fn heard(nodes: &[u64]) -> (Scene, Heard) {
+        let (tell, told) = channel();
+        let scene = Scene::listening(move |topics: &[Topic]| drop(tell.send(topics.to_vec())));
+        scene.begin(nodes);
+        (scene, Heard(told))
+    }
+
+    fn listening(on_commit: impl Fn(&[Topic]) + Send + 'static) -> Scene {
         // In memory where that is possible: what is tested here is not the disk.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let state = StateDirectory::open(directory.path(), None).unwrap();
-        Scene { store: SqliteStore::open(state, Box::new(|_| ())).unwrap(), directory }
+        Scene { store: SqliteStore::open(state, Box::new(on_commit)).unwrap(), directory }
     }
 
     /// A store with one running run and these nodes online.
     pub(crate) fn running(nodes: &[u64]) -> Scene {
         let scene = Scene::new();
-        for n in nodes {
-            scene.online(*n, T0);
-        }
-        scene.start(RUN, T0);
-        assert!(scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
-        scene.ok(|tx| app::pull_inputs(tx, &HASH, T0));
+        scene.begin(nodes);
         scene
+    }
+
+    fn begin(&self, nodes: &[u64]) {
+        for n in nodes {
+            self.online(*n, T0);
+        }
+        self.start(RUN, T0);
+        assert!(self.ok(|tx| app::claim(tx, RUN, HASH, T0)));
+        self.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0));
     }
 
     /// Registers a node with a key of its own and activates it.
     pub(crate) fn online(&self, n: u64, now: f64) -> NodeId {
         let node = self.ok(move |tx| fleet::register(tx, NodeId(n), ("aid", "name"), &key(n), now));
-        assert_eq!(self.ok(move |tx| fleet::activate(tx, &key(n), INTERVAL_S, now)), node);
+        assert_eq!(self.ok(move |tx| fleet::activate(tx, &key(n), INTERVAL_S, "grpc", now)), node);
         node
     }
 
@@ -290,6 +321,8 @@ pub(crate) fn instructions(messages: &[(&str, u64)], now: f64) -> Vec<(Envelope,
             ttl_s: TTL_S,
             message_type: "train".into(),
             created_at: now,
+            src_task: Some(7),
+            dst_task: None,
             error: None,
         };
         (envelope, tree)

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use trellis_core::conformance::id;
+use trellis_core::control::Reach;
 use trellis_core::fleet;
 use trellis_core::id::NodeId;
 use trellis_core::object::{Arrival, Content, arrive};
@@ -77,24 +78,26 @@ fn nodes_and_keys_that_make_no_sense() {
     for interval_s in [0.0, 9.99, 1800.01, -30.0, f64::NAN, f64::INFINITY] {
         let (kind, _) = scene.refused(move |tx| fleet::heartbeat(tx, node, interval_s, T0));
         assert_eq!(kind, Kind::Invalid);
-        let (kind, _) = scene.refused(move |tx| fleet::activate(tx, b"key of 11", interval_s, T0));
+        let (kind, _) = scene.refused(move |tx| fleet::activate(tx, b"key of 11", interval_s, "grpc", T0));
         assert_eq!(kind, Kind::Invalid);
     }
     assert!(!scene.ok(|tx| fleet::heartbeat(tx, NodeId(404), 30.0, T0)));
-    assert_eq!(scene.refused(|tx| fleet::activate(tx, b"unknown", 30.0, T0)).0, Kind::Precondition);
+    assert_eq!(scene.refused(|tx| fleet::activate(tx, b"unknown", 30.0, "grpc", T0)).0, Kind::Precondition);
     assert_eq!(scene.refused(|tx| fleet::deactivate(tx, NodeId(404), T0)).0, Kind::Precondition);
-    assert_eq!(scene.refused(move |tx| fleet::unregister(tx, node, "somebody else", T0)).0, Kind::Precondition);
-    let (kind, text) = scene.refused(move |tx| control::unregister_node(tx, node, "somebody else", T0));
+    assert_eq!(scene.refused(|tx| fleet::unregister(tx, NodeId(404), T0)).0, Kind::Precondition);
+    let other = ("somebody", "else");
+    let (kind, text) = scene.refused(move |tx| control::unregister_node(tx, node, other, Reach::Own, T0));
     assert_eq!((kind, &text[..]), (Kind::NotFound, "Node ID not found for account"));
-    let (kind, text) = scene.refused(|tx| control::register_node(tx, NodeId(12), ("aid", ""), b"key of 11", T0));
+    let again = control::NewNode { key: b"key of 11".to_vec(), ..Default::default() };
+    let (kind, text) = scene.refused(move |tx| control::register_node(tx, NodeId(12), ("aid", ""), &again, T0));
     assert_eq!((kind, &text[..]), (Kind::Precondition, fleet::KEY_IN_USE));
     assert_eq!(scene.refused(|tx| fleet::register(tx, NodeId(11), ("", ""), b"new", T0)).0, Kind::Transient);
 
-    scene.ok(move |tx| fleet::unregister(tx, node, "aid", T0));
+    scene.ok(move |tx| fleet::unregister(tx, node, T0));
     assert!(!scene.ok(move |tx| fleet::heartbeat(tx, node, 30.0, T0)));
     let (kind, text) = scene.refused(|tx| fleet::register(tx, NodeId(12), ("", ""), b"key of 11", T0));
     assert_eq!((kind, &text[..]), (Kind::Precondition, fleet::KEY_IN_USE), "a key ends with its node");
-    let (kind, text) = scene.refused(|tx| fleet::activate(tx, b"key of 11", 30.0, T0));
+    let (kind, text) = scene.refused(|tx| fleet::activate(tx, b"key of 11", 30.0, "grpc", T0));
     assert_eq!((kind, &text[..]), (Kind::Precondition, "No SuperNode found with the given public key."));
-    assert_eq!(scene.refused(move |tx| fleet::unregister(tx, node, "aid", T0)).0, Kind::Precondition);
+    assert_eq!(scene.refused(move |tx| fleet::unregister(tx, node, T0)).0, Kind::Precondition);
 }

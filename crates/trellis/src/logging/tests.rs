@@ -25,6 +25,26 @@ fn levels_and_filters() {
     }
 }
 
+#[test]
+fn the_file_has_what_the_terminal_has_but_no_colours() {
+    let (file, terminal) = (Kept::default(), Kept::default());
+    let log = tracing_subscriber::registry().with(layer(LogFormat::Text, file.clone(), false)).with(layer(
+        LogFormat::Text,
+        terminal.clone(),
+        true,
+    ));
+    tracing::subscriber::with_default(log, || {
+        let _span = tracing::info_span!("run", run_id = 7).entered();
+        tracing::info!(node_id = 8, "message sent");
+    });
+    let text = |kept: &Kept| String::from_utf8(kept.0.lock().unwrap().clone()).expect("UTF-8");
+    for page in [&file, &terminal] {
+        let text = text(page);
+        assert!(["INFO", "run_id", "node_id", "message sent"].iter().all(|part| text.contains(part)), "{text}");
+    }
+    assert!(text(&terminal).contains('\x1b') && !text(&file).contains('\x1b'), "{}", text(&file));
+}
+
 /// A log that can be read.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -49,8 +69,9 @@ impl<'a> MakeWriter<'a> for Kept {
 
 fn logged(format: LogFormat, level: &str, speak: impl FnOnce()) -> Vec<String> {
     let kept = Kept::default();
-    let settings = LogSettings { format, level: level.to_owned() };
-    tracing::subscriber::with_default(subscriber(&settings, false, kept.clone()), speak);
+    let log =
+        tracing_subscriber::registry().with(filter(level).unwrap_or_default()).with(layer(format, kept.clone(), false));
+    tracing::subscriber::with_default(log, speak);
     let text = String::from_utf8(kept.0.lock().unwrap().clone()).expect("UTF-8");
     text.lines().map(str::to_owned).collect()
 }

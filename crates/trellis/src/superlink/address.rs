@@ -1,18 +1,18 @@
-//! `host:port`, as people write it. Nothing is looked up.
+//! Hosts and `host:port`, as people write them. Nothing is looked up.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const LONGEST_NAME: usize = 253;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    host: Host,
-    port: u16,
+    pub host: Host,
+    pub port: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Host {
+pub enum Host {
     Ip(IpAddr),
     Name(String),
 }
@@ -24,48 +24,67 @@ impl Address {
             return Err("it must not start with a scheme".to_owned());
         }
         let (host, port) = text.rsplit_once(':').ok_or("it has no port")?;
-        let port = match port.parse() {
-            Ok(port) if port_digits(text) => port,
-            _ => return Err("the port must be a number from 0 to 65535".to_owned()),
-        };
-        if host.is_empty() {
-            return Err("it has no host".to_owned());
-        }
+        let port = parse_port(port).ok_or("the port must be a number from 0 to 65535")?;
         if host.contains(':') && !host.starts_with('[') {
             return Err("an IPv6 address needs brackets around it".to_owned());
         }
-        if host.starts_with('[') {
-            let address: SocketAddr = text.parse().map_err(|_| "what is in the brackets is no IPv6 address")?;
-            return Ok(Self { host: Host::Ip(address.ip()), port });
-        }
-        let host = match host.parse::<Ipv4Addr>() {
-            Ok(ip) => Host::Ip(ip.into()),
-            Err(_) if host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
-                return Err("the host is no IPv4 address".to_owned());
-            }
-            Err(_) if is_name(host) => Host::Name(host.to_lowercase()),
-            Err(_) => return Err("the host is neither an IP address nor a name".to_owned()),
-        };
-        Ok(Self { host, port })
+        Ok(Self { host: Host::parse(host)?, port })
     }
 
     /// Whether no two servers can listen on both. Two free ports never collide, and names are not looked up.
     pub fn collides(&self, other: &Self) -> bool {
-        let same_host = self.host == other.host || self.is_wildcard() || other.is_wildcard();
+        let same_host = self.host == other.host || self.host.is_wildcard() || other.host.is_wildcard();
         self.port == other.port && self.port != 0 && same_host
+    }
+}
+
+impl Host {
+    /// Reads an IPv4 address, an IPv6 address with or without brackets, or a name.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("it has no host".to_owned());
+        }
+        if let Some(rest) = text.strip_prefix('[') {
+            let ip: Option<Ipv6Addr> = rest.strip_suffix(']').and_then(|ip| ip.parse().ok());
+            return Ok(Self::Ip(ip.ok_or("what is in the brackets is no IPv6 address")?.into()));
+        }
+        match text.parse() {
+            Ok(ip) => Ok(Self::Ip(ip)),
+            Err(_) if text.contains(':') => Err("it must be a host alone, without scheme and port".to_owned()),
+            Err(_) if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') => {
+                Err("the host is no IPv4 address".to_owned())
+            }
+            Err(_) if is_name(text) => Ok(Self::Name(text.to_lowercase())),
+            Err(_) => Err("the host is neither an IP address nor a name".to_owned()),
+        }
+    }
+
+    /// Reads where clients connect to: a host, or one with a port, which is dropped.
+    pub fn parse_endpoint(text: &str) -> Result<Self, String> {
+        let alone = !text.contains(':') || text.ends_with(']') || text.parse::<Ipv6Addr>().is_ok();
+        let host = if alone { Self::parse(text)? } else { Address::parse(text)?.host };
+        match host.is_wildcard() {
+            true => Err("it says to listen everywhere, and nobody can connect to that".to_owned()),
+            false => Ok(host),
+        }
     }
 
     /// Whether it can surely be reached from this machine only.
     pub fn is_loopback(&self) -> bool {
-        match &self.host {
-            Host::Ip(ip) => ip.is_loopback(),
-            Host::Name(name) => name == "localhost",
+        match self {
+            Self::Ip(ip) => ip.to_canonical().is_loopback(),
+            Self::Name(name) => name == "localhost",
         }
     }
 
     fn is_wildcard(&self) -> bool {
-        self.host == Host::Ip(Ipv4Addr::UNSPECIFIED.into()) || self.host == Host::Ip(Ipv6Addr::UNSPECIFIED.into())
+        matches!(self, Self::Ip(ip) if ip.to_canonical().is_unspecified())
     }
+}
+
+/// Digits only: the standard library would also read `+80`.
+pub fn parse_port(text: &str) -> Option<u16> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 impl fmt::Display for Address {
@@ -77,9 +96,14 @@ impl fmt::Display for Address {
     }
 }
 
-/// `u16` would also read `+80`.
-fn port_digits(text: &str) -> bool {
-    text.rsplit(':').next().is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+/// Without brackets.
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(ip) => ip.fmt(f),
+            Self::Name(name) => name.fmt(f),
+        }
+    }
 }
 
 fn is_name(host: &str) -> bool {
@@ -141,11 +165,59 @@ mod tests {
     }
 
     #[test]
+    fn hosts() {
+        for (text, expected) in [
+            ("127.0.0.1", Ok("127.0.0.1")),
+            ("::1", Ok("::1")),
+            ("[2001:DB8::0:7]", Ok("2001:db8::7")),
+            ("Link.example.org", Ok("link.example.org")),
+            ("", Err("it has no host")),
+            ("localhost:80", Err("it must be a host alone, without scheme and port")),
+            ("[::1]:80", Err("what is in the brackets is no IPv6 address")),
+            ("10.1", Err("the host is no IPv4 address")),
+        ] {
+            let found = Host::parse(text).map(|host| host.to_string());
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn endpoints() {
+        for (text, expected) in [
+            ("link.example.org", Ok("link.example.org")),
+            ("link.example.org:9092", Ok("link.example.org")),
+            ("10.0.0.1:9092", Ok("10.0.0.1")),
+            ("2001:db8::7", Ok("2001:db8::7")),
+            ("[2001:db8::7]", Ok("2001:db8::7")),
+            ("[2001:db8::7]:9092", Ok("2001:db8::7")),
+            ("", Err("it has no host")),
+            ("host:http", Err("the port must be a number from 0 to 65535")),
+            ("https://host", Err("it must not start with a scheme")),
+            ("0.0.0.0:9092", Err("it says to listen everywhere, and nobody can connect to that")),
+            ("::", Err("it says to listen everywhere, and nobody can connect to that")),
+            ("*.example.org", Err("the host is neither an IP address nor a name")),
+        ] {
+            let found = Host::parse_endpoint(text).map(|host| host.to_string());
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn loopback() {
-        for (text, expected) in
-            [("127.8.9.1:1", true), ("[::1]:1", true), ("localhost:1", true), ("0.0.0.0:1", false), ("host:1", false)]
-        {
-            assert_eq!(Address::parse(text).expect(text).is_loopback(), expected, "{text}");
+        for (text, expected) in [
+            ("127.8.9.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("localhost", true),
+            ("LocalHost", true),
+            ("0.0.0.0", false),
+            ("::", false),
+            ("::ffff:0.0.0.0", false),
+            ("192.168.1.7", false),
+            ("host", false),
+            ("localhost.example.org", false),
+        ] {
+            assert_eq!(Host::parse(text).expect(text).is_loopback(), expected, "{text}");
         }
     }
 }

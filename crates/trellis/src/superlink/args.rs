@@ -9,9 +9,9 @@ Examples:
   Try it on one machine, without encryption:
     {called} --insecure
 
-  Serve with TLS, and only SuperNodes registered with `flwr supernode register`:
+  Serve a network with TLS, and only SuperNodes registered with `flwr supernode register`:
     {called} --ssl-certfile server.pem --ssl-keyfile server.key --ssl-ca-certfile ca.crt \\
-        --enable-supernode-auth
+        --endpoint link.example.org --enable-supernode-auth
 
   Run apps with the packages of a virtual environment:
     {called} --insecure --python ~/venv/bin/python
@@ -26,7 +26,9 @@ Configuration:
     3. the file given by --config fleet-api-address = \"127.0.0.1:9092\"
     4. the default
   A switch that one place turns on is turned off by a place before it: --insecure=false,
-  TRELLIS_INSECURE=false. Sizes take a unit: 64MiB, 2GiB, 500MB.
+  TRELLIS_INSECURE=false. A flag that may be repeated is a list: TRELLIS_ENDPOINT=a,b in the
+  environment, endpoint = [\"a\", \"b\"] in the file. Sizes and durations take a unit: 64MiB, 2GiB,
+  500MB; 30s, 2m, 1h.
 
 Exit codes:
   0 stopped on request; 1 could not serve; 2 refused arguments; 130, 143 stopped by a second signal.
@@ -34,8 +36,8 @@ Exit codes:
 
 /// Serve a federation: the coordinator that SuperNodes, ServerApps and the `flwr` command connect to.
 ///
-/// Unmodified Flower 1.25 programs work with it, over gRPC. Runs, messages and models are kept on disk and survive a
-/// crash or a restart.
+/// Unmodified programs of Flower 1.25 to 1.42 work with it, over gRPC and HTTP, all at the same time. Runs, messages and
+/// models are kept on disk and survive a crash or a restart.
 #[derive(Debug, Default, Args)]
 #[command(after_help = "Use --help for all flags, explanations and examples.")]
 pub struct SuperlinkArgs {
@@ -47,6 +49,8 @@ pub struct SuperlinkArgs {
     pub state: StateArgs,
     #[command(flatten)]
     pub apps: AppArgs,
+    #[command(flatten)]
+    pub connections: ConnectionArgs,
     #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]
@@ -60,35 +64,74 @@ pub struct SuperlinkArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Addresses (IPv4:port, [IPv6]:port or name:port; port 0 takes any free one)")]
 pub struct AddressArgs {
-    /// Where the `flwr` command connects (Control API) [default: 0.0.0.0:9093]
+    /// Host of the HTTP API, for Flower 1.35 and later [default: 0.0.0.0, with --insecure 127.0.0.1]
+    ///
+    /// There `flwr` 1.37, SuperNodes 1.40 and ServerApps 1.35, and all later ones, connect; older ones use the gRPC
+    /// addresses below. Without TLS the defaults serve this machine only, as those of Flower 1.42 do (those of 1.25 serve
+    /// all networks).
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+
+    /// Port of the HTTP API [default: 8000]
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<String>,
+
+    /// Where the `flwr` command before 1.37 connects (Control API, gRPC) [default: 0.0.0.0:9093, with --insecure 127.0.0.1:9093]
     #[arg(long, value_name = "ADDRESS")]
     pub control_api_address: Option<String>,
 
-    /// Where SuperNodes connect (Fleet API) [default: 0.0.0.0:9092]
+    /// Where SuperNodes before 1.40 connect (Fleet API, gRPC) [default: 0.0.0.0:9092, with --insecure 127.0.0.1:9092]
     #[arg(long, value_name = "ADDRESS")]
     pub fleet_api_address: Option<String>,
 
-    /// Where ServerApps and SuperExecs connect (ServerAppIo API) [default: 127.0.0.1:9091, with --isolation process 0.0.0.0:9091]
+    /// Where ServerApps and SuperExecs connect (ServerAppIo API, gRPC) [default: 127.0.0.1:9091]
     ///
-    /// This API has neither TLS nor a login. With --isolation subprocess its only clients are started on this machine,
-    /// and no other can reach the default. With --isolation process the default is that of Flower: let only trusted
-    /// machines reach it.
+    /// This API has no TLS, and in Flower 1.25 to 1.29 no login: who reaches it can take a run. So no other machine can
+    /// reach the default. For a SuperExec elsewhere give an address that only trusted machines reach, or let it use the
+    /// HTTP API, with --superexec-auth-secret-file.
     #[arg(long, value_name = "ADDRESS")]
     pub serverappio_api_address: Option<String>,
 
+    /// Later name of --serverappio-api-address
+    #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
+    pub runtime_api_address: Option<String>,
+
     /// Where to answer health checks (gRPC health protocol, without TLS) [default: nowhere]
+    ///
+    /// The HTTP API answers at /health too.
     #[arg(long, value_name = "ADDRESS")]
     pub health_server_address: Option<String>,
+
+    /// Where to serve metrics for Prometheus without TLS [default: nowhere]
+    ///
+    /// The HTTP API has them at /metrics too. This address asks nobody who they are: it is for a network of monitoring.
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics_address: Option<String>,
+
+    /// A name or address that clients use, which the certificate must cover: HOST or HOST:PORT; may be repeated
+    ///
+    /// Checked at start, so that a certificate which clients would refuse is found before they do.
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub endpoint: Vec<String>,
 }
 
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Security (either --insecure or all three --ssl files)")]
 pub struct SecurityArgs {
-    /// Serve without TLS: everything can be read and changed on the way
+    /// Serve without TLS, this machine only
+    ///
+    /// What is sent can be read and changed on the way, so other addresses than those of this machine are refused, unless
+    /// --allow-insecure-network is given too.
     #[arg(long)]
     pub insecure: bool,
 
-    /// Certificate chain of this server, PEM, for the Control and Fleet APIs
+    /// Serve a network although it is not safe: without TLS (--insecure), or without accounts (--account-auth off)
+    ///
+    /// For a network where every machine is trusted, as a laboratory or a VPN.
+    #[arg(long)]
+    pub allow_insecure_network: bool,
+
+    /// Certificate chain of this server, PEM, for the HTTP, Control and Fleet APIs
     #[arg(long, value_name = "FILE")]
     pub ssl_certfile: Option<String>,
 
@@ -103,6 +146,13 @@ pub struct SecurityArgs {
     /// Accept only SuperNodes registered with `flwr supernode register`; needs TLS
     #[arg(long)]
     pub enable_supernode_auth: bool,
+
+    /// Whether `flwr` needs the token of an account: `on`, `off` or `auto` [default: auto]
+    ///
+    /// `auto`: on, unless the HTTP and the Control API can both be reached from this machine only. Who may submit a run
+    /// executes code here and on the nodes.
+    #[arg(long, value_name = "MODE")]
+    pub account_auth: Option<String>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -133,12 +183,49 @@ pub struct AppArgs {
     /// Its environment must have Flower and what the apps import. Only used with --isolation subprocess.
     #[arg(long, value_name = "FILE")]
     pub python: Option<String>,
+
+    /// Secret that SuperExecs sign with (Flower 1.30 and later); only used with --isolation process
+    ///
+    /// The bytes of the file are the secret, the end of line too. With it, a SuperExec that does not sign gets no run.
+    #[arg(long, value_name = "FILE")]
+    pub superexec_auth_secret_file: Option<String>,
+
+    /// Let ServerApps of Flower 1.40 and later install the packages their app asks for
+    ///
+    /// Flower 1.42 does so by default. Here it is off: an app would bring code from a package index to this machine.
+    #[arg(long)]
+    pub allow_runtime_dependency_installation: bool,
+
+    /// Install nothing for ServerApps, which is the default
+    #[arg(long, hide_short_help = true)]
+    pub disable_runtime_dependency_installation: bool,
+}
+
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Connections")]
+pub struct ConnectionArgs {
+    /// Ping a silent connection this often, 1s to 1h [default: 30s]
+    ///
+    /// HTTP/2 pings on gRPC connections, TCP keepalive on all. Clients may ping as often as they like: no minimum is set
+    /// for them, so none is cut off for pinging too often.
+    #[arg(long, value_name = "DURATION")]
+    pub keepalive_interval: Option<String>,
+
+    /// End a connection whose ping is not answered in this time, at most twice the interval [default: 20s]
+    ///
+    /// Strict firewalls forget connections that are silent for 60s: keep the sum of the two below that.
+    #[arg(long, value_name = "DURATION")]
+    pub keepalive_timeout: Option<String>,
+
+    /// Close HTTP/1.1 connections without a call for this long, 1s to 24h [default: 2m]
+    #[arg(long, value_name = "DURATION")]
+    pub idle_timeout: Option<String>,
 }
 
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
-    /// Largest single gRPC message accepted, model objects excepted [default: 512MiB]
+    /// Largest single message accepted, model objects excepted [default: 512MiB]
     #[arg(long, value_name = "SIZE")]
     pub max_message_size: Option<String>,
 
@@ -152,7 +239,7 @@ pub struct LimitArgs {
 }
 
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Log (on stderr)")]
+#[command(next_help_heading = "Log (on stderr, and in the file if one is given)")]
 pub struct OutputArgs {
     /// `text` (coloured on a terminal, unless NO_COLOR is set) or `json` [default: text]
     #[arg(long, value_name = "FORMAT")]
@@ -163,6 +250,18 @@ pub struct OutputArgs {
     /// FLWR_LOG_LEVEL is understood too. Finer: filters as in `info,trellis_link=debug`.
     #[arg(long, value_name = "LEVEL")]
     pub log_level: Option<String>,
+
+    /// Write the log into this file too
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<String>,
+
+    /// Put the log file aside every so many hours, 1 to 8760; 24: at midnight UTC [default: 24]
+    #[arg(long, value_name = "HOURS")]
+    pub log_rotation_interval_hours: Option<String>,
+
+    /// How many log files that were put aside are kept, at least 1 [default: 7]
+    #[arg(long, value_name = "N")]
+    pub log_rotation_backup_count: Option<String>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -191,7 +290,7 @@ pub struct InspectionArgs {
 }
 
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Flags of flower-superlink 1.25 that do little or nothing here")]
+#[command(next_help_heading = "Flags of flower-superlink that do little or nothing here")]
 pub struct CompatibilityArgs {
     /// Old name of --control-api-address
     #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
@@ -236,4 +335,16 @@ pub struct CompatibilityArgs {
     /// Refused: simulations are not served
     #[arg(long, value_name = "ADDRESS", hide_short_help = true)]
     pub simulationio_api_address: Option<String>,
+
+    /// Refused: the ServerAppIo API is served without TLS
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub appio_ssl_certfile: Option<String>,
+
+    /// Refused: the ServerAppIo API is served without TLS
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub appio_ssl_keyfile: Option<String>,
+
+    /// Refused: the ServerAppIo API is served without TLS
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub appio_ssl_ca_certfile: Option<String>,
 }

@@ -2,18 +2,23 @@
 //! needs of the outside world is handed in.
 
 mod addresses;
+mod apps;
+mod compatibility;
+mod connections;
+mod exposure;
+mod log;
 mod security;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 
-use trellis_link::config::{Config, Isolation, Limits, StateLocation};
+use trellis_link::config::{Config, Limits, StateLocation};
 
 use super::gather::RawArgs;
 use super::problem::{Problem, Source};
 use super::size;
-use crate::logging::{self, LogFormat, LogSettings};
+use crate::logging::LogSettings;
 
 /// Names that mean a state kept in memory only: SQLite's, and Flower's.
 const IN_MEMORY: [&str; 2] = [":memory:", ":flwr-in-memory:"];
@@ -30,6 +35,8 @@ pub struct Surroundings<'a> {
     pub state_home: Option<&'a Path>,
     /// Why a file cannot be read, if so.
     pub unreadable: &'a dyn Fn(&Path) -> Option<String>,
+    /// Why nothing can be written to a file, which need not exist, if so.
+    pub unwritable: &'a dyn Fn(&Path) -> Option<String>,
 }
 
 /// What passed the checks.
@@ -37,6 +44,8 @@ pub struct Surroundings<'a> {
 pub struct Checked {
     pub config: Config,
     pub log: LogSettings,
+    /// The user accepts that others on the network can listen and interfere.
+    pub insecure_network_allowed: bool,
     /// What the user should know although it is not wrong.
     pub warnings: Vec<String>,
 }
@@ -46,12 +55,16 @@ pub fn check(raw: &RawArgs, around: &Surroundings<'_>) -> Result<Checked, Vec<Pr
     let mut checker = Checker { raw, around, problems: raw.problems.clone(), warnings: raw.warnings.clone() };
 
     // A refused value is replaced by its default so that the checks can go on; the result is then never used.
-    let isolation = checker.isolation();
-    let addresses = checker.addresses(isolation);
+    let addresses = checker.addresses();
+    let endpoints = checker.endpoints();
     let tls = checker.tls();
+    checker.plaintext(&addresses);
+    let accounts = checker.accounts(&addresses);
     let supernode_auth = checker.supernode_auth();
-    let python = checker.python(isolation);
+    let apps = checker.apps();
+    checker.app_port(&addresses, apps.superexec_secret.is_some());
     let state = checker.state();
+    let keepalive = checker.keepalive();
     let limits = checker.limits();
     let log = checker.log();
     checker.refused_flags();
@@ -62,18 +75,26 @@ pub fn check(raw: &RawArgs, around: &Surroundings<'_>) -> Result<Checked, Vec<Pr
         return Err(problems);
     }
     let config = Config {
-        control_address: addresses.control,
-        fleet_address: addresses.fleet,
-        serverappio_address: addresses.serverappio,
-        health_address: addresses.health,
+        control_address: addresses.control.text().unwrap_or_default(),
+        fleet_address: addresses.fleet.text().unwrap_or_default(),
+        serverappio_address: addresses.serverappio.text().unwrap_or_default(),
+        http_address: addresses.http.text().unwrap_or_default(),
+        metrics_address: addresses.metrics.text(),
+        health_address: addresses.health.text(),
         tls,
-        isolation,
-        python,
+        endpoints,
+        accounts,
+        isolation: apps.isolation,
+        python: apps.python,
+        dependency_installation: apps.dependency_installation,
+        superexec_secret: apps.superexec_secret,
         state,
         supernode_auth,
+        keepalive,
         limits,
     };
-    Ok(Checked { config, log, warnings })
+    let insecure_network_allowed = raw.args.security.allow_insecure_network;
+    Ok(Checked { config, log, insecure_network_allowed, warnings })
 }
 
 struct Checker<'a> {
@@ -84,32 +105,6 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn isolation(&mut self) -> Isolation {
-        match self.raw.args.apps.isolation.as_deref() {
-            None | Some("subprocess") => Isolation::Subprocess,
-            Some("process") => Isolation::Process,
-            Some(other) => {
-                let what = format!("--isolation cannot be {other:?}");
-                self.refuse(&["isolation"], what, "use subprocess or process");
-                Isolation::Subprocess
-            }
-        }
-    }
-
-    fn python(&mut self, isolation: Isolation) -> Option<PathBuf> {
-        let given = self.raw.args.apps.python.as_deref()?;
-        if isolation == Isolation::Process {
-            self.warn("--python has no effect with --isolation process: a flower-superexec starts the ServerApps");
-        }
-        if !given.contains('/') {
-            // A name to be found on PATH.
-            return Some(given.into());
-        }
-        let path = self.resolve("python", given);
-        self.must_be_readable("python", &path, "give the path of a Python interpreter");
-        Some(path)
-    }
-
     fn state(&mut self) -> StateLocation {
         let args = &self.raw.args.state;
         let in_memory = args.database.as_deref().is_some_and(|name| IN_MEMORY.contains(&name));
@@ -176,81 +171,6 @@ impl Checker<'_> {
             return None;
         }
         Some(bytes)
-    }
-
-    fn log(&mut self) -> LogSettings {
-        let args = &self.raw.args.output;
-        let format = match args.log_format.as_deref() {
-            None | Some("text") => LogFormat::Text,
-            Some("json") => LogFormat::Json,
-            Some(other) => {
-                self.refuse(&["log-format"], format!("--log-format cannot be {other:?}"), "use text or json");
-                LogFormat::Text
-            }
-        };
-        let given = args.log_level.as_deref().unwrap_or("info");
-        if logging::filter(given).is_none() {
-            let what = format!("{given:?} is not a log level");
-            self.refuse(&["log-level"], what, "use error, warn, info, debug or trace");
-        }
-        LogSettings { format, level: logging::plain_level(given).unwrap_or(given).to_owned() }
-    }
-
-    /// Flags that Flower 1.25 knows and that cannot be served.
-    fn refused_flags(&mut self) {
-        let args = &self.raw.args.compatibility;
-        if args.auth_list_public_keys.is_some() {
-            let advice = "use --enable-supernode-auth, and register each node: flwr supernode register PUBLIC-KEY";
-            self.refuse(&["auth-list-public-keys"], "a list of public keys is no longer supported by Flower", advice);
-        }
-        let executor = [
-            ("executor", args.executor.is_some()),
-            ("executor-dir", args.executor_dir.is_some()),
-            ("executor-config", args.executor_config.is_some()),
-        ];
-        let executor: Vec<&str> = executor.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
-        if !executor.is_empty() {
-            let what = format!("{}: executors are no longer supported by Flower", dashed(&executor));
-            self.refuse(&executor, what, "leave it out; --isolation says who starts the apps");
-        }
-        let simulation =
-            [("simulation", args.simulation), ("simulationio-api-address", args.simulationio_api_address.is_some())];
-        let simulation: Vec<&str> = simulation.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
-        if !simulation.is_empty() {
-            let what = format!("{}: this SuperLink serves real SuperNodes, not simulations", dashed(&simulation));
-            self.refuse(&simulation, what, "leave it out, or simulate with Flower's own flower-superlink");
-        }
-    }
-
-    /// Flags that Flower 1.25 knows and that change nothing here.
-    fn ignored_flags(&mut self) {
-        let args = &self.raw.args.compatibility;
-        match args.fleet_api_type.as_deref() {
-            None | Some("grpc-rere") => {}
-            Some(other @ ("rest" | "grpc-adapter")) => {
-                let what = format!("--fleet-api-type {other} is not served");
-                let advice = "leave it out, and start SuperNodes without --rest and --grpc-adapter";
-                self.refuse(&["fleet-api-type"], what, advice);
-            }
-            Some(other) => {
-                let what = format!("--fleet-api-type cannot be {other:?}");
-                self.refuse(&["fleet-api-type"], what, "leave it out, or use grpc-rere");
-            }
-        }
-        match args.fleet_api_num_workers.as_deref().map(str::parse::<i64>) {
-            None | Some(Ok(1)) => {}
-            Some(Ok(_)) => self.warn("--fleet-api-num-workers is ignored: all cores are used"),
-            Some(Err(_)) => {
-                let what = "--fleet-api-num-workers is not a number";
-                self.refuse(&["fleet-api-num-workers"], what, "leave it out: all cores are used");
-            }
-        }
-        if args.storage_dir.is_some() {
-            self.warn("--storage-dir is ignored: apps are kept with the rest of the state (--state-dir)");
-        }
-        if args.flwr_dir.is_some() {
-            self.warn("--flwr-dir is ignored");
-        }
     }
 
     fn refuse(&mut self, flags: &[&str], what: impl Into<String>, advice: impl Into<String>) {

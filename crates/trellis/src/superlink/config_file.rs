@@ -4,7 +4,7 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::flags::Flags;
+use super::flags::{Flags, Kind};
 use super::problem::{Problem, Source};
 
 /// What a file says, and what is wrong with it.
@@ -41,14 +41,30 @@ pub fn parse(path: &Path, text: &str, flags: &Flags) -> FileSettings {
             found.problems.push(Problem::new(what, source.to_string(), "put all settings into one file"));
         } else if !flags.settings().any(|known| known == name) {
             found.problems.push(unknown_key(&name, &source, flags));
-        } else if let Some(value) = text_of(value.get_ref()) {
-            found.values.push((name.into_owned(), value, source));
         } else {
-            let what = format!("{name} must be text, a number, true or false");
-            found.problems.push(Problem::new(what, source.to_string(), format!("write it as: {name} = \"value\"")));
+            match setting(&name, value.get_ref(), flags) {
+                Ok(Some(value)) => found.values.push((name.into_owned(), value, source)),
+                Ok(None) => {}
+                Err((what, advice)) => found.problems.push(Problem::new(what, source.to_string(), advice)),
+            }
         }
     }
     found
+}
+
+/// The value as the other places write it. An empty list is how a file says "not set".
+fn setting(name: &str, value: &DeValue<'_>, flags: &Flags) -> Result<Option<String>, (String, String)> {
+    if flags.kind(name) == Some(Kind::List) {
+        let list = list_of(value).map(|list| Some(list).filter(|list| !list.is_empty()));
+        return list.ok_or_else(|| {
+            let advice = format!("write it as: {name} = [\"one\", \"other\"]");
+            (format!("{name} must be a list of texts"), advice)
+        });
+    }
+    text_of(value).map(Some).ok_or_else(|| {
+        let what = format!("{name} must be text, a number, true or false");
+        (what, format!("write it as: {name} = \"value\""))
+    })
 }
 
 fn unknown_key(name: &str, source: &Source, flags: &Flags) -> Problem {
@@ -65,6 +81,17 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
         DeValue::Boolean(on) => Some(on.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
         _ => None,
+    }
+}
+
+/// The texts of a list with commas between them; a single text stands for itself.
+fn list_of(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::Array(values) => {
+            let texts: Option<Vec<&str>> = values.iter().map(|value| value.get_ref().as_str()).collect();
+            texts.map(|texts| texts.join(","))
+        }
+        single => single.as_str().map(str::to_owned),
     }
 }
 
@@ -114,6 +141,14 @@ mod tests {
                     "database must be text, a number, true or false",
                     "link.toml line 2",
                     "write it as: database = \"value\"",
+                )],
+            ),
+            (
+                "endpoint = [1]",
+                vec![(
+                    "endpoint must be a list of texts",
+                    "link.toml line 1",
+                    "write it as: endpoint = [\"one\", \"other\"]",
                 )],
             ),
             (

@@ -17,6 +17,8 @@ pub enum Kind {
     Switch,
     /// `--database FILE`.
     Value,
+    /// `--endpoint HOST`, as often as wanted. Its values are written with commas between them.
+    List,
 }
 
 pub struct Flags {
@@ -39,6 +41,7 @@ impl Flags {
         let flag = self.command.get_arguments().find(|flag| flag.get_long() == Some(name))?;
         Some(match flag.get_action() {
             ArgAction::SetTrue => Kind::Switch,
+            ArgAction::Append => Kind::List,
             _ => Kind::Value,
         })
     }
@@ -92,8 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flag_of_flower_superlink_1_25_is_known() {
-        let switches = ["insecure", "enable-supernode-auth", "simulation"];
+    fn every_flag_of_flower_superlink_from_1_25_to_1_42_is_known() {
+        let switches = [
+            "insecure",
+            "enable-supernode-auth",
+            "simulation",
+            "allow-runtime-dependency-installation",
+            "disable-runtime-dependency-installation",
+        ];
         let values = [
             "flwr-dir",
             "ssl-certfile",
@@ -114,6 +123,16 @@ mod tests {
             "executor-config",
             "simulationio-api-address",
             "health-server-address",
+            "host",
+            "port",
+            "runtime-api-address",
+            "appio-ssl-certfile",
+            "appio-ssl-keyfile",
+            "appio-ssl-ca-certfile",
+            "log-file",
+            "log-rotation-interval-hours",
+            "log-rotation-backup-count",
+            "superexec-auth-secret-file",
         ];
         let flags = Flags::new("flower-superlink");
         for name in switches {

@@ -40,7 +40,8 @@ pub fn gather(scanned: Scanned, flags: &Flags, outside: &Outside<'_>) -> RawArgs
     // From the weakest place to the strongest: a later one replaces an earlier one.
     let mut merged: BTreeMap<String, (String, Source)> = BTreeMap::new();
     let environment = environment_settings(flags, outside.environment, &mut raw);
-    let command_line = scanned.values.into_iter().map(|(name, value)| (name, value, Source::CommandLine));
+    let command_line =
+        joined(scanned.values, flags).into_iter().map(|(name, value)| (name, value, Source::CommandLine));
     let stronger: Vec<_> = environment.into_iter().chain(command_line).collect();
 
     if let Some((_, path, source)) = stronger.iter().rev().find(|(name, ..)| name == "config") {
@@ -68,6 +69,18 @@ pub fn gather(scanned: Scanned, flags: &Flags, outside: &Outside<'_>) -> RawArgs
     raw
 }
 
+/// Makes one setting of a list that was given in several parts.
+fn joined(values: Vec<(String, String)>, flags: &Flags) -> Vec<(String, String)> {
+    let mut settings: Vec<(String, String)> = Vec::new();
+    for (name, value) in values {
+        match settings.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, list)) if flags.kind(&name) == Some(Kind::List) => *list = format!("{list},{value}"),
+            _ => settings.push((name, value)),
+        }
+    }
+    settings
+}
+
 fn environment_settings(
     flags: &Flags,
     environment: &BTreeMap<String, OsString>,
@@ -91,6 +104,8 @@ fn environment_settings(
         match value.to_str() {
             // Set but empty is how containers and unit files say "not set".
             Some("") => {}
+            // Kubernetes sets TRELLIS_PORT to a URL where there is a Service of the name "trellis".
+            Some(url) if name == "port" && url.contains("://") => {}
             Some(value) => found.push((name.to_owned(), value.to_owned(), source)),
             None => {
                 let what = format!("{variable} is not valid UTF-8");
@@ -199,6 +214,29 @@ mod tests {
         ] {
             assert_eq!(raw(line, environment, file).args.security.insecure, expected, "{line} {environment}");
         }
+    }
+
+    #[test]
+    fn lists() {
+        for (line, environment, file, expected) in [
+            ("--endpoint a --endpoint=b:1,c", "", "", vec!["a", "b:1", "c"]),
+            ("", "TRELLIS_ENDPOINT=a,b", "", vec!["a", "b"]),
+            ("--config link.toml", "", "endpoint = ['a', 'b']", vec!["a", "b"]),
+            ("--config link.toml", "", "endpoint = 'a,b'", vec!["a", "b"]),
+            ("--config link.toml", "", "endpoint = []", vec![]),
+            ("--config link.toml", "TRELLIS_ENDPOINT=b", "endpoint = ['a']", vec!["b"]),
+            ("--config link.toml --endpoint c", "TRELLIS_ENDPOINT=b", "endpoint = ['a']", vec!["c"]),
+        ] {
+            let raw = raw(line, environment, file);
+            assert!(raw.problems.is_empty(), "{line}: {:?}", raw.problems);
+            assert_eq!(raw.args.addresses.endpoint, expected, "{line} {environment} {file}");
+        }
+    }
+
+    #[test]
+    fn a_variable_of_kubernetes_is_not_ours() {
+        assert_eq!(raw("", "TRELLIS_PORT=tcp://10.0.0.1:80", "").args.addresses.port, None);
+        assert_eq!(raw("", "TRELLIS_PORT=80", "").args.addresses.port.as_deref(), Some("80"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::problem::{Problem, Source};
 /// What the command line says.
 #[derive(Debug, Default)]
 pub struct Scanned {
-    /// In the order given; where a flag is repeated the last one counts.
+    /// In the order given; where a flag is repeated the last one counts, of a list all.
     pub values: Vec<(String, String)>,
     pub problems: Vec<Problem>,
     /// `--help`, `-h`, `--version` or `-V`, if asked for.
@@ -34,7 +34,9 @@ pub fn scan(arguments: &[OsString], flags: &Flags) -> Scanned {
                 let value = match kind {
                     Some((_, Kind::Switch)) => value.or(Some("true".to_owned())),
                     // An unknown flag's value must not be taken for a mistake of its own.
-                    Some((_, Kind::Value)) => value.or_else(|| rest.next_if(|next| !next.starts_with("--"))),
+                    Some((_, Kind::Value | Kind::List)) => {
+                        value.or_else(|| rest.next_if(|next| !next.starts_with("--")))
+                    }
                     None => value.or_else(|| rest.next_if(|next| !next.starts_with('-'))),
                 };
                 match (kind, value) {
@@ -94,6 +96,7 @@ mod tests {
             ("--database=a=b", vec![("database", "a=b")]),
             ("--database x --insecure", vec![("database", "x"), ("insecure", "true")]),
             ("--database x --database=y", vec![("database", "x"), ("database", "y")]),
+            ("--endpoint x --endpoint=y,z", vec![("endpoint", "x"), ("endpoint", "y,z")]),
             ("--fleet-api-num-workers -1", vec![("fleet-api-num-workers", "-1")]),
         ] {
             let scanned = read(line);

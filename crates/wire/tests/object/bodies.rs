@@ -225,7 +225,7 @@ prop_compose! {
 
 prop_compose! {
     fn any_message()(
-        ids in any::<(u64, u64, u64)>(), texts in any::<(String, String, String)>(), times in any::<(f64, f64)>(),
+        ids in any::<(u64, u64, u64)>(), tasks in any::<(Option<u64>, Option<u64>)>(), texts in any::<(String, String, String)>(), times in any::<(f64, f64)>(),
         payload in prop_oneof![
             any_id().prop_map(Payload::Content),
             any::<(i64, String)>().prop_map(|(code, reason)| Payload::Error(proto::Error { code, reason })),
@@ -241,6 +241,8 @@ prop_compose! {
             ttl: times.0,
             message_type: texts.2,
             created_at: times.1,
+            src_task_id: tasks.0,
+            dst_task_id: tasks.1,
         };
         Message { metadata, payload }
     }

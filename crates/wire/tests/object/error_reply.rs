@@ -22,6 +22,7 @@ fn metadata(given: &Value) -> proto::Metadata {
         ttl: f64::from_bits(number("ttl")),
         message_type: text("message_type"),
         created_at: f64::from_bits(number("created_at")),
+        ..Default::default()
     }
 }
 

@@ -22,14 +22,13 @@ impl Checker<'_> {
             let what = format!("--insecure contradicts {}", dashed(&given));
             let advice = "keep one of them; --insecure=false overrides the environment and the file";
             self.refuse(&[&["insecure"], given.as_slice()].concat(), what, advice);
-        } else if args.insecure {
-            self.warn("serving without TLS (--insecure): everything can be read and changed on the way");
         } else if !given.is_empty() && !missing.is_empty() {
             let what = format!("TLS needs three files; not given: {}", dashed(&missing));
             self.refuse(&given, what, format!("give {} too", dashed(&missing)));
-        } else if given.is_empty() && self.tls_must_be_decided() {
+        } else if given.is_empty() && !args.insecure && self.security_must_be_decided() {
             let what = "neither TLS files nor --insecure are given";
-            let advice = "give --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile; to try it out, --insecure";
+            let advice = "give --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile (trellis pki makes them); to try it out \
+                          on this machine, --insecure";
             self.problems.push(Problem::new(what, "not set anywhere", advice));
         }
         let [certificate, key, ca_certificate] = files.map(|(name, path)| self.pem_file(name, path));
@@ -37,7 +36,7 @@ impl Checker<'_> {
     }
 
     /// Looking at the state needs no network, and in a file that cannot be read the answer may stand.
-    fn tls_must_be_decided(&self) -> bool {
+    pub(super) fn security_must_be_decided(&self) -> bool {
         !self.raw.args.inspection.check_state && !self.raw.incomplete
     }
 

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use trellis_link::config::{Isolation, StateLocation};
+use trellis_link::config::{Isolation, Keepalive, StateLocation};
 
 use super::{Checked, Surroundings, check};
+use crate::log_file::LogFileSettings;
 use crate::logging::LogFormat;
 use crate::superlink::flags::Flags;
 use crate::superlink::gather::{Outside, RawArgs, gather};
@@ -30,6 +32,7 @@ fn checked(line: &str, file: &str) -> Result<Checked, Vec<Problem>> {
         home: Some(Path::new("/home/ada")),
         state_home: None,
         unreadable: &|path| path.to_string_lossy().contains("gone").then(|| "no such file".to_owned()),
+        unwritable: &|path| path.to_string_lossy().contains("locked").then(|| "no permission".to_owned()),
     };
     check(&raw(line, file), &around)
 }
@@ -58,19 +61,81 @@ fn what_is_refused() {
         (insecure("--python ./gone/python"), vec!["--python: /here/gone/python cannot be read: no such file"]),
         (insecure("--fleet-api-address nine"), vec!["--fleet-api-address: \"nine\" is not an address: it has no port"]),
         (
-            insecure("--fleet-api-address h:1 --control-api-address h:1"),
-            vec!["--control-api-address h:1 and --fleet-api-address h:1 cannot be used at once"],
+            insecure("--fleet-api-address localhost:1 --control-api-address localhost:1"),
+            vec!["--control-api-address localhost:1 and --fleet-api-address localhost:1 cannot be used at once"],
         ),
         (
             insecure("--health-server-address 127.0.0.1:9092"),
-            vec!["--fleet-api-address 0.0.0.0:9092 and --health-server-address 127.0.0.1:9092 cannot be used at once"],
+            vec![
+                "--fleet-api-address 127.0.0.1:9092 and --health-server-address 127.0.0.1:9092 cannot be used at once",
+            ],
         ),
         (
-            insecure("--exec-api-address 0.0.0.0:9092"),
-            vec!["--exec-api-address 0.0.0.0:9092 and --fleet-api-address 0.0.0.0:9092 cannot be used at once"],
+            insecure("--exec-api-address 127.0.0.1:9092"),
+            vec!["--exec-api-address 127.0.0.1:9092 and --fleet-api-address 127.0.0.1:9092 cannot be used at once"],
         ),
         (
-            insecure("--exec-api-address h:1 --control-api-address h:2"),
+            insecure("--port 9092"),
+            vec!["--host/--port 127.0.0.1:9092 and --fleet-api-address 127.0.0.1:9092 cannot be used at once"],
+        ),
+        (
+            insecure("--metrics-address 0.0.0.0:8000"),
+            vec!["--host/--port 127.0.0.1:8000 and --metrics-address 0.0.0.0:8000 cannot be used at once"],
+        ),
+        (
+            insecure("--host localhost:80 --port x"),
+            vec![
+                "--host: \"localhost:80\" is not a host: it must be a host alone, without scheme and port",
+                "--port: \"x\" is not a port",
+            ],
+        ),
+        (insecure("--port 65536"), vec!["--port: \"65536\" is not a port"]),
+        (
+            format!("{TLS} --endpoint https://a --endpoint 0.0.0.0"),
+            vec![
+                "--endpoint: \"https://a\" is not what a client connects to: it must not start with a scheme",
+                "--endpoint: \"0.0.0.0\" is not what a client connects to: it says to listen everywhere, and nobody can \
+                 connect to that",
+            ],
+        ),
+        (
+            insecure("--serverappio-api-address 127.0.0.1:1 --runtime-api-address 127.0.0.1:2"),
+            vec!["--serverappio-api-address and --runtime-api-address mean the same and differ"],
+        ),
+        (insecure("--account-auth maybe"), vec!["--account-auth cannot be \"maybe\""]),
+        (
+            insecure("--isolation process --superexec-auth-secret-file gone"),
+            vec!["--superexec-auth-secret-file: /here/gone cannot be read: no such file"],
+        ),
+        (
+            insecure("--allow-runtime-dependency-installation --disable-runtime-dependency-installation"),
+            vec!["--allow-runtime-dependency-installation contradicts --disable-runtime-dependency-installation"],
+        ),
+        (insecure("--keepalive-interval 30"), vec!["--keepalive-interval: \"30\" is not a duration"]),
+        (insecure("--keepalive-interval 0s"), vec!["--keepalive-interval: 0s is too short"]),
+        (insecure("--keepalive-interval 61m"), vec!["--keepalive-interval: 61m is too long"]),
+        (
+            insecure("--keepalive-interval 10s --keepalive-timeout 21s"),
+            vec![
+                "--keepalive-interval 10s and --keepalive-timeout 21s do not fit: a dead connection would be waited for \
+                 through several pings",
+            ],
+        ),
+        (insecure("--idle-timeout 25h"), vec!["--idle-timeout: 25h is too long"]),
+        (insecure("--log-file locked/l.log"), vec!["--log-file: /here/locked/l.log cannot be written: no permission"]),
+        (
+            insecure("--log-file l.log --log-rotation-interval-hours 0 --log-rotation-backup-count many"),
+            vec![
+                "--log-rotation-interval-hours: \"0\" is not a number from 1 to 8760",
+                "--log-rotation-backup-count: \"many\" is not a number from 1 to 10000",
+            ],
+        ),
+        (
+            insecure("--appio-ssl-certfile c --appio-ssl-keyfile k"),
+            vec!["--appio-ssl-certfile, --appio-ssl-keyfile: the ServerAppIo API is served without TLS"],
+        ),
+        (
+            insecure("--exec-api-address localhost:1 --control-api-address localhost:2"),
             vec!["--control-api-address and --exec-api-address mean the same and are both set"],
         ),
         (insecure("--fleet-api-type rest"), vec!["--fleet-api-type rest is not served"]),
@@ -112,13 +177,13 @@ fn all_problems_come_at_once_each_with_its_place_and_advice() {
         found,
         [
             ("unknown flag --zzz", "command line"),
-            ("--isolation cannot be \"docker\"", "command line, --isolation"),
             (
                 "--fleet-api-address: \"nine\" is not an address: it has no port",
                 "/etc/link.toml line 2, fleet-api-address"
             ),
             ("--insecure contradicts --ssl-certfile", "command line, --insecure; /etc/link.toml line 1, ssl-certfile"),
             ("--ssl-certfile: /etc/gone.pem cannot be read: no such file", "/etc/link.toml line 1, ssl-certfile"),
+            ("--isolation cannot be \"docker\"", "command line, --isolation"),
             ("\"loud\" is not a log level", "command line, --log-level"),
         ]
     );
@@ -135,31 +200,224 @@ fn a_broken_file_is_not_blamed_for_what_it_may_set() {
 #[test]
 fn defaults() {
     let Checked { config, log, .. } = good("--insecure");
-    assert_eq!(config.control_address, "0.0.0.0:9093");
-    assert_eq!(config.fleet_address, "0.0.0.0:9092");
-    assert_eq!(config.serverappio_address, "127.0.0.1:9091");
     assert_eq!(config.health_address, None);
+    assert_eq!(config.metrics_address, None);
     assert_eq!(config.isolation, Isolation::Subprocess);
-    assert_eq!(config.python, None);
-    assert!(config.tls.is_none() && !config.supernode_auth);
+    assert_eq!((config.python, config.superexec_secret), (None, None));
+    assert!(config.tls.is_none() && !config.supernode_auth && !config.accounts && !config.dependency_installation);
+    assert_eq!(config.endpoints, [""; 0]);
+    assert_eq!(config.keepalive, Keepalive::default());
     let directory = PathBuf::from("/home/ada/.local/state/trellis/superlink");
     assert_eq!(config.state, StateLocation::Directory { directory, database: None });
-    assert_eq!((log.format, log.level.as_str()), (LogFormat::Text, "info"));
+    assert_eq!((log.format, log.level.as_str(), log.file), (LogFormat::Text, "info", None));
 }
 
 #[test]
-fn serverappio_stays_on_this_machine_unless_others_need_it() {
-    for (line, expected) in [
-        ("--insecure --isolation subprocess", "127.0.0.1:9091"),
-        ("--insecure --isolation process", "0.0.0.0:9091"),
-        ("--insecure --serverappio-api-address 0.0.0.0:9091", "0.0.0.0:9091"),
-        ("--insecure --isolation process --serverappio-api-address 127.0.0.1:1", "127.0.0.1:1"),
+fn default_addresses_are_those_of_this_machine_unless_there_is_tls() {
+    for (line, host) in [
+        ("--insecure", "127.0.0.1"),
+        ("--insecure --isolation process", "127.0.0.1"),
+        ("--insecure --allow-insecure-network", "127.0.0.1"),
+        (TLS, "0.0.0.0"),
     ] {
-        let Checked { config, warnings, .. } = good(line);
-        assert_eq!(config.serverappio_address, expected, "{line}");
-        let warned = warnings.iter().any(|warning| warning.contains("ServerAppIo API has no TLS"));
-        assert_eq!(warned, expected.starts_with("0.0.0.0"), "{line}");
+        let config = good(line).config;
+        assert_eq!(config.http_address, format!("{host}:8000"), "{line}");
+        assert_eq!(config.control_address, format!("{host}:9093"), "{line}");
+        assert_eq!(config.fleet_address, format!("{host}:9092"), "{line}");
+        assert_eq!(config.serverappio_address, "127.0.0.1:9091", "{line}");
     }
+}
+
+#[test]
+fn host_and_port_give_the_address_of_the_http_api() {
+    for (line, expected) in [
+        ("--insecure --port 80", "127.0.0.1:80"),
+        ("--insecure --host ::1", "[::1]:8000"),
+        ("--insecure --host [::1] --port 0", "[::1]:0"),
+        ("--insecure --host localhost", "localhost:8000"),
+        (&format!("{TLS} --host Link.example.org --port 443"), "link.example.org:443"),
+    ] {
+        assert_eq!(good(line).config.http_address, expected, "{line}");
+    }
+}
+
+#[test]
+fn the_app_port_has_two_names() {
+    for (line, expected) in [
+        ("--serverappio-api-address 127.0.0.1:1", "127.0.0.1:1"),
+        ("--runtime-api-address 127.0.0.1:2", "127.0.0.1:2"),
+        ("--serverappio-api-address 127.0.0.1:3 --runtime-api-address 127.0.0.1:3", "127.0.0.1:3"),
+    ] {
+        assert_eq!(good(&format!("--insecure {line}")).config.serverappio_address, expected, "{line}");
+    }
+}
+
+/// Whether a command line is refused because of `beginning`, and whether it is warned of with `warning`.
+fn refused_and_warned(line: &str, beginning: &str, warning: &str) -> (bool, bool) {
+    match checked(line, "") {
+        Ok(checked) => (false, checked.warnings.iter().any(|text| text.starts_with(warning))),
+        Err(problems) => {
+            assert!(problems.iter().all(|problem| problem.what.starts_with(beginning)), "{line}: {problems:?}");
+            (true, false)
+        }
+    }
+}
+
+#[test]
+fn plaintext_leaves_this_machine_only_with_a_second_flag() {
+    let refusal = "--insecure with an address that other machines reach";
+    for (addresses, reachable) in [
+        ("", false),
+        ("--fleet-api-address 127.0.0.2:9092 --control-api-address [::1]:9093 --host localhost", false),
+        ("--fleet-api-address 0.0.0.0:9092", true),
+        ("--control-api-address [::]:9093", true),
+        ("--host 0.0.0.0", true),
+        ("--host ::", true),
+        ("--exec-api-address 192.168.1.7:9093", true),
+        // Not looked up: who knows where it leads tomorrow.
+        ("--fleet-api-address link.example.org:9092", true),
+        // These are never encrypted.
+        ("--health-server-address 0.0.0.0:1 --metrics-address 0.0.0.0:2", false),
+    ] {
+        let line = format!("--insecure {addresses}");
+        let warning = "serving without TLS on the network";
+        assert_eq!(refused_and_warned(&line, refusal, warning), (reachable, false), "{line}");
+        let line = format!("{line} --allow-insecure-network");
+        assert_eq!(refused_and_warned(&line, refusal, warning), (false, reachable), "{line}");
+        let line = format!("{TLS} {addresses}");
+        assert_eq!(refused_and_warned(&line, refusal, "serving without TLS"), (false, false), "{line}");
+    }
+}
+
+#[test]
+fn the_refusal_of_plaintext_says_why_and_what_to_do() {
+    let problems = checked("--insecure --host 0.0.0.0 --fleet-api-address 0.0.0.0:1", "").expect_err("two addresses");
+    let [Problem { what, place, advice }] = problems.as_slice() else { panic!("{problems:?}") };
+    for part in ["(--host/--port 0.0.0.0:8000, --fleet-api-address 0.0.0.0:1)", "read and change models"] {
+        assert!(what.contains(part), "{part}: {what}");
+    }
+    assert_eq!(
+        place,
+        "command line, --insecure; command line, --host; default of --port; command line, --fleet-api-address"
+    );
+    for part in ["trellis pki", "127.0.0.1", "--allow-insecure-network"] {
+        assert!(advice.contains(part), "{part}: {advice}");
+    }
+}
+
+#[test]
+fn a_refusal_waits_for_what_a_broken_file_may_allow() {
+    let line = "--config /etc/link.toml --insecure --host 0.0.0.0 --account-auth off";
+    let problems = checked(line, "allow-insecure-network = ").expect_err("broken file");
+    let found: Vec<_> = problems.iter().map(|problem| problem.place.as_str()).collect();
+    assert_eq!(found, ["/etc/link.toml line 1"]);
+    assert!(checked("--check-state --state-dir d --insecure --host 0.0.0.0 --account-auth off", "").is_ok());
+}
+
+#[test]
+fn accounts_are_asked_for_where_others_can_reach_the_control_api() {
+    for (line, auto) in [
+        ("--insecure".to_owned(), false),
+        (format!("{TLS} --host 127.0.0.1 --control-api-address localhost:9093"), false),
+        (format!("{TLS} --host 127.0.0.1 --control-api-address localhost:9093 --fleet-api-address 0.0.0.0:1"), false),
+        (TLS.to_owned(), true),
+        (format!("{TLS} --host 127.0.0.1"), true),
+        (format!("{TLS} --control-api-address 127.0.0.1:9093"), true),
+        ("--insecure --allow-insecure-network --host 0.0.0.0".to_owned(), true),
+    ] {
+        assert_eq!(good(&line).config.accounts, auto, "{line}");
+        assert_eq!(good(&format!("{line} --account-auth auto")).config.accounts, auto, "{line}");
+        assert!(good(&format!("{line} --account-auth on")).config.accounts, "{line}");
+    }
+}
+
+#[test]
+fn accounts_are_off_on_a_network_only_with_a_second_flag() {
+    let refusal = "--account-auth off with an address that other machines reach";
+    for (line, reachable) in [
+        ("--insecure --account-auth off".to_owned(), false),
+        (format!("{TLS} --account-auth off"), true),
+        (format!("{TLS} --account-auth off --host 127.0.0.1 --control-api-address 127.0.0.1:9093"), false),
+        (format!("{TLS} --account-auth off --host 127.0.0.1"), true),
+    ] {
+        let warning = "no account is asked for";
+        assert_eq!(refused_and_warned(&line, refusal, warning), (reachable, false), "{line}");
+        let line = format!("{line} --allow-insecure-network");
+        assert_eq!(refused_and_warned(&line, refusal, warning), (false, reachable), "{line}");
+        assert!(!good(&line).config.accounts, "{line}");
+    }
+}
+
+#[test]
+fn an_app_port_on_the_network_is_warned_of() {
+    let secret = "--isolation process --superexec-auth-secret-file s";
+    for (line, expected) in [
+        ("--isolation process".to_owned(), None),
+        ("--runtime-api-address 127.0.0.1:1".to_owned(), None),
+        (
+            "--serverappio-api-address 0.0.0.0:1".to_owned(),
+            Some("--serverappio-api-address 0.0.0.0:1 has no TLS, and asks nobody who they are"),
+        ),
+        (
+            format!("--runtime-api-address h:1 {secret}"),
+            Some("--runtime-api-address h:1 has no TLS: let only trusted machines reach it"),
+        ),
+    ] {
+        let warnings = good(&format!("--insecure {line}")).warnings;
+        let found = warnings.iter().find(|warning| warning.contains("trusted machines"));
+        assert_eq!(found.is_some(), expected.is_some(), "{line}: {warnings:?}");
+        assert!(found.is_none_or(|found| found.starts_with(expected.unwrap_or_default())), "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn keepalive() {
+    let warning = "strict firewalls forget a connection that is silent for 60 s";
+    for (line, seconds, warned) in [
+        ("", (30, 20, 120), false),
+        ("--keepalive-interval 10s --keepalive-timeout 5s --idle-timeout 1h", (10, 5, 3600), false),
+        // The default of the timeout follows a short interval.
+        ("--keepalive-interval 5s", (5, 10, 120), false),
+        ("--keepalive-interval 20s --keepalive-timeout 39s", (20, 39, 120), false),
+        ("--keepalive-interval 20s --keepalive-timeout 40s", (20, 40, 120), true),
+        ("--keepalive-interval 40s", (40, 20, 120), true),
+        ("--keepalive-interval 1h --keepalive-timeout 2h", (3600, 7200, 120), true),
+    ] {
+        let Checked { config, warnings, .. } = good(&format!("--insecure {line}"));
+        let (interval, timeout, idle) = seconds;
+        let [interval, timeout, idle] = [interval, timeout, idle].map(Duration::from_secs);
+        assert_eq!(config.keepalive, Keepalive { interval, timeout, idle }, "{line}");
+        assert_eq!(warnings.iter().any(|text| text.contains(warning)), warned, "{line}: {warnings:?}");
+    }
+}
+
+#[test]
+fn endpoints_lose_their_ports() {
+    let line = format!("{TLS} --endpoint Link.example.org:9092 --endpoint [2001:db8::7]:1,10.0.0.7");
+    assert_eq!(good(&line).config.endpoints, ["link.example.org", "2001:db8::7", "10.0.0.7"]);
+}
+
+#[test]
+fn what_apps_may_do() {
+    let secret = "--insecure --superexec-auth-secret-file ~/secret";
+    assert_eq!(good(secret).config.superexec_secret, None);
+    let found = good(&format!("{secret} --isolation process")).config.superexec_secret;
+    assert_eq!(found.as_deref(), Some(Path::new("/home/ada/secret")));
+    for (line, expected) in [
+        ("--insecure --allow-runtime-dependency-installation", true),
+        ("--insecure --disable-runtime-dependency-installation", false),
+        ("--insecure --allow-runtime-dependency-installation --disable-runtime-dependency-installation=false", true),
+    ] {
+        assert_eq!(good(line).config.dependency_installation, expected, "{line}");
+    }
+}
+
+#[test]
+fn a_log_file_is_kept_a_week_by_days() {
+    let file = |line: &str| good(&format!("--insecure --log-file link.log {line}")).log.file;
+    let settings = |interval_hours, backups| LogFileSettings { path: "/here/link.log".into(), interval_hours, backups };
+    assert_eq!(file(""), Some(settings(24, 7)));
+    assert_eq!(file("--log-rotation-interval-hours 1 --log-rotation-backup-count 48"), Some(settings(1, 48)));
 }
 
 #[test]
@@ -198,6 +456,7 @@ fn homes_of_the_state() {
             home: home.map(Path::new),
             state_home: state_home.map(Path::new),
             unreadable: &|_| None,
+            unwritable: &|_| None,
         };
         let state = check(&raw("--insecure", ""), &around).map(|checked| checked.config.state).ok();
         let expected = expected.map(|path| StateLocation::Directory { directory: path.into(), database: None });
@@ -227,9 +486,16 @@ fn what_changes_nothing_is_said() {
         ("--fleet-api-num-workers 4", "--fleet-api-num-workers is ignored"),
         ("--storage-dir d", "--storage-dir is ignored"),
         ("--flwr-dir d", "--flwr-dir is ignored"),
-        ("--exec-api-address h:1", "--exec-api-address is the old name"),
+        ("--exec-api-address localhost:1", "--exec-api-address is the old name"),
         ("--database :memory: --state-dir d", "--state-dir is not used"),
         ("--isolation process --python python3", "--python has no effect"),
+        ("--superexec-auth-secret-file s", "--superexec-auth-secret-file has no effect"),
+        (
+            "--isolation process --allow-runtime-dependency-installation",
+            "--allow-runtime-dependency-installation has no effect with --isolation process",
+        ),
+        ("--log-rotation-backup-count 1", "--log-rotation-backup-count has no effect without --log-file"),
+        ("--endpoint link.example.org", "--endpoint has no effect with --insecure"),
         ("", "serving without TLS"),
         ("", "any SuperNode may connect"),
     ] {
@@ -252,6 +518,12 @@ fn a_printed_configuration_means_the_same() {
             .to_owned(),
         format!("{TLS} --enable-supernode-auth --state-dir d --database s.db --python ./py --exec-api-address h:1"),
         "--insecure --max-object-size 1500KB --object-cache-size 0 --log-format json --log-level a=info".to_owned(),
+        "--insecure --allow-insecure-network --host :: --port 80 --account-auth off --runtime-api-address h:1"
+            .to_owned(),
+        format!("{TLS} --endpoint a:1 --endpoint ::1 --metrics-address h:1 --keepalive-interval 90s --idle-timeout 3h"),
+        "--insecure --isolation process --superexec-auth-secret-file s --allow-runtime-dependency-installation \
+         --log-file l --log-rotation-interval-hours 2 --log-rotation-backup-count 3"
+            .to_owned(),
     ] {
         let printed = |checked: &Checked, raw: &RawArgs| print::config_file(checked, &raw.sources);
         let first = printed(&good(&line), &raw(&line, ""));

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,16 +12,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, rustls};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
 
-use crate::config::TlsFiles;
+use crate::config::{Keepalive, TlsFiles};
 
 /// A TLS handshake that takes longer is given up.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -28,8 +27,6 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const HANDSHAKES: usize = 256;
 /// After an accept that failed (no descriptors left) wait this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Connections accepted and not yet served.
-const BACKLOG: usize = 64;
 
 /// What is wrong with the certificate files.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +64,7 @@ impl TlsSettings {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(certificates, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsSettings(TlsAcceptor::from(Arc::new(config))))
     }
 }
@@ -83,46 +80,49 @@ impl Listener {
         Ok(Listener { socket: TcpListener::bind(address).await?, tls })
     }
 
-    pub fn address(&self) -> io::Result<std::net::SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Connections, as they become ready. Ends when the receiver is dropped.
-    pub fn connections(self) -> ReceiverStream<io::Result<Connection>> {
-        let (send, receive) = mpsc::channel(BACKLOG);
-        tokio::spawn(self.accept(send));
-        ReceiverStream::new(receive)
+    /// Plain connections, for a server of another make.
+    pub fn into_incoming(self) -> tokio_stream::wrappers::TcpListenerStream {
+        tokio_stream::wrappers::TcpListenerStream::new(self.socket)
     }
 
-    async fn accept(self, send: mpsc::Sender<io::Result<Connection>>) {
+    /// Hands every connection to `serve` as it becomes ready, until `stop` is.
+    pub async fn accept(
+        self,
+        keepalive: Keepalive,
+        serve: impl Fn(Connection) + Clone + Send + 'static,
+        stop: impl Future<Output = ()>,
+    ) {
         let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
+        tokio::pin!(stop);
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
-                () = send.closed() => return,
+                () = &mut stop => return,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, remote) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            let _ = stream.set_nodelay(true);
+            prepare(&stream, keepalive);
             let Some(tls) = self.tls.clone() else {
-                if send.send(Ok(Connection::new(Stream::Plain(stream)))).await.is_err() {
-                    return;
-                }
+                serve(Connection::new(Stream::Plain(stream), remote));
                 continue;
             };
             let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else { return };
-            let send = send.clone();
+            let serve = serve.clone();
             tokio::spawn(async move {
                 match tokio::time::timeout(HANDSHAKE_LIMIT, tls.0.accept(stream)).await {
-                    Ok(Ok(stream)) => drop(send.send(Ok(Connection::new(Stream::Tls(Box::new(stream))))).await),
-                    Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-                    Err(_) => tracing::debug!("TLS handshake took too long"),
+                    Ok(Ok(stream)) => serve(Connection::new(Stream::Tls(Box::new(stream)), remote)),
+                    Ok(Err(error)) => tracing::debug!(%remote, %error, "TLS handshake failed"),
+                    Err(_) => tracing::debug!(%remote, "TLS handshake took too long"),
                 }
                 drop(permit);
             });
@@ -130,10 +130,18 @@ impl Listener {
     }
 }
 
+/// Small answers leave at once; a peer that vanished, or a firewall that forgot the connection, is found out.
+fn prepare(stream: &TcpStream, keepalive: Keepalive) {
+    let _ = stream.set_nodelay(true);
+    let probes = socket2::TcpKeepalive::new().with_time(keepalive.interval).with_interval(keepalive.timeout / 2);
+    let _ = socket2::SockRef::from(stream).set_tcp_keepalive(&probes);
+}
+
 /// A connection, and the line that its calls know it by.
 pub struct Connection {
     stream: Stream,
-    line: Line,
+    pub remote: SocketAddr,
+    pub line: Line,
 }
 
 /// Secure or not.
@@ -143,8 +151,8 @@ enum Stream {
 }
 
 impl Connection {
-    fn new(stream: Stream) -> Connection {
-        Connection { stream, line: Line(Arc::new(watch::Sender::new(()))) }
+    fn new(stream: Stream, remote: SocketAddr) -> Connection {
+        Connection { stream, remote, line: Line(Arc::new(watch::Sender::new(()))) }
     }
 }
 
@@ -157,14 +165,6 @@ impl Line {
     pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut end = self.0.subscribe();
         async move { while end.changed().await.is_ok() {} }
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Line;
-
-    fn connect_info(&self) -> Line {
-        self.line.clone()
     }
 }
 

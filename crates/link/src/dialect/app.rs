@@ -1,0 +1,112 @@
+//! The two dialects of ServerApps.
+//!
+//! Up to 1.29 a message names its run, and only some messages carry the token (ServerAppIo). From 1.30 every call carries
+//! the token of its task in a header, the run follows from it, and the fields moved up (ServerAppIo to 1.33, Runtime from
+//! 1.34, HTTP from 1.35). Handlers see one shape.
+
+use trellis_core::id::{NodeId, RunId};
+use trellis_wire::proto::*;
+
+/// What a run is called as a task. A run has one task, with the number of the run.
+pub const SERVER_APP: &str = "flwr-serverapp";
+
+/// Who calls for a ServerApp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caller {
+    /// Named by the message alone: whoever reaches the port is believed, as Flower up to 1.27 has it.
+    Named,
+    /// Shown a good token, the one with this hash.
+    Token { run: RunId, hash: [u8; 32] },
+}
+
+impl Caller {
+    /// The run that a call is about.
+    pub fn run(&self, named: u64) -> RunId {
+        match self {
+            Caller::Named => RunId(named),
+            Caller::Token { run, .. } => *run,
+        }
+    }
+}
+
+/// Messages to nodes, in the shape of either dialect.
+pub trait Instructions: prost::Message + Default {
+    fn into_parts(self) -> (u64, Vec<Message>, Vec<ObjectTree>);
+}
+
+impl Instructions for PushAppMessagesRequest {
+    fn into_parts(self) -> (u64, Vec<Message>, Vec<ObjectTree>) {
+        (self.run_id, self.messages_list, self.message_object_trees)
+    }
+}
+
+impl Instructions for PushTaskMessagesRequest {
+    fn into_parts(self) -> (u64, Vec<Message>, Vec<ObjectTree>) {
+        (0, self.messages_list, self.message_object_trees)
+    }
+}
+
+/// A run as the task that a SuperExec sees.
+pub fn task(run: &Run) -> Task {
+    let status = run.status.clone().unwrap_or_default();
+    Task {
+        task_id: run.run_id,
+        r#type: SERVER_APP.to_owned(),
+        run_id: run.run_id,
+        status: Some(TaskStatus { status: status.status, sub_status: status.sub_status, details: status.details }),
+        pending_at: run.pending_at.clone(),
+        starting_at: run.starting_at.clone(),
+        running_at: run.running_at.clone(),
+        finished_at: run.finished_at.clone(),
+        fab_hash: Some(run.fab_hash.clone()),
+    }
+}
+
+/// The inputs of a ServerApp as a task's: its context has the SuperLink's node id and a series, that of the run alone.
+pub fn task_input(inputs: PullAppInputsResponse) -> PullTaskInputResponse {
+    let task_id = inputs.run.as_ref().map_or(0, |run| run.run_id);
+    let context =
+        inputs.context.map(|context| Context { node_id: NodeId::SUPERLINK.0, series_id: context.run_id, ..context });
+    PullTaskInputResponse { context, run: inputs.run, fab: inputs.fab, task_id }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+
+    use super::*;
+
+    #[test]
+    fn the_run_comes_from_the_token_where_there_is_one() {
+        assert_eq!(Caller::Named.run(7), RunId(7));
+        assert_eq!(Caller::Token { run: RunId(9), hash: [0; 32] }.run(7), RunId(9), "the message cannot name another");
+    }
+
+    /// Field 3 is the run's number in one dialect and the first tree in the other.
+    #[test]
+    fn instructions_of_both_dialects_have_the_same_parts() {
+        let trees = vec![ObjectTree { object_id: "ab".to_owned(), children: Vec::new() }];
+        let messages = vec![Message::default()];
+        let first = PushAppMessagesRequest {
+            token: "t".to_owned(),
+            messages_list: messages.clone(),
+            run_id: 5,
+            message_object_trees: trees.clone(),
+        };
+        let later = PushTaskMessagesRequest { messages_list: messages.clone(), message_object_trees: trees.clone() };
+        assert!(PushTaskMessagesRequest::decode(first.encode_to_vec().as_slice()).is_err(), "they cannot be mixed up");
+        assert_eq!(first.into_parts(), (5, messages.clone(), trees.clone()));
+        assert_eq!(later.into_parts(), (0, messages, trees));
+    }
+
+    #[test]
+    fn a_run_is_a_task_with_its_own_number() {
+        let run = Run { run_id: 1 << 63, fab_hash: "f".to_owned(), ..Default::default() };
+        let task = task(&run);
+        assert_eq!((task.task_id, task.run_id, task.r#type.as_str()), (1 << 63, 1 << 63, "flwr-serverapp"));
+        let context = Context { run_id: 1 << 63, ..Default::default() };
+        let input = task_input(PullAppInputsResponse { context: Some(context), run: Some(run), fab: None });
+        let context = input.context.unwrap();
+        assert_eq!((input.task_id, context.node_id, context.series_id), (1 << 63, 1, 1 << 63));
+    }
+}

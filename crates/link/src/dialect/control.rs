@@ -1,0 +1,101 @@
+//! The dialects of the `flwr` command line.
+//!
+//! 1.25 calls its one federation `default`, later versions `@none/default`. `Federation` was renumbered at 1.27: what a
+//! client expects is told by its version, and where it announces none (1.25 to 1.29) by the name it asks for.
+//! `StartRunRequest.3` changed its type at 1.28; it is kept as bytes and never read.
+
+use bytes::Bytes;
+use prost::Message as _;
+use trellis_wire::proto::*;
+
+use super::Client;
+use crate::convert;
+
+/// The one federation there is, as 1.25 names it and as it is kept.
+pub const FIRST_NAME: &str = "default";
+/// The same, as later versions name it.
+const LATER_NAME: &str = "@none/default";
+
+/// Whether a name means the one federation there is. A command line that names none means it too.
+pub fn is_federation(name: &str) -> bool {
+    matches!(name, "" | FIRST_NAME | LATER_NAME)
+}
+
+/// The federation's name as this client knows it.
+pub fn federation_name(client: &Client) -> &'static str {
+    if client.version.is_some() { LATER_NAME } else { FIRST_NAME }
+}
+
+/// The answer to ShowFederation, in the numbering that the client expects.
+pub fn show_federation(client: &Client, asked: &str, federation: Federation, now: f64) -> Bytes {
+    let now = convert::iso_time(now);
+    let first = client.version.is_none() && asked == FIRST_NAME;
+    let encoded = if first {
+        let Federation { nodes, runs, members, .. } = federation;
+        let member_aids = members.into_iter().filter_map(|member| member.account).map(|account| account.id).collect();
+        let federation = FirstFederation { name: FIRST_NAME.to_owned(), member_aids, nodes, runs };
+        FirstShowFederationResponse { federation: Some(federation), now }.encode_to_vec()
+    } else {
+        let federation = Federation { name: LATER_NAME.to_owned(), ..federation };
+        ShowFederationResponse { federation: Some(federation), now }.encode_to_vec()
+    };
+    encoded.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::{Transport, Version};
+
+    fn client(version: Option<Version>) -> Client {
+        Client { transport: Transport::Grpc, version }
+    }
+
+    fn federation() -> Federation {
+        let account = Some(Account { id: "a".to_owned(), name: "b".to_owned() });
+        Federation {
+            nodes: vec![NodeInfo { node_id: 3, ..Default::default() }],
+            runs: vec![Run { run_id: 4, ..Default::default() }],
+            members: vec![Member { account, role: "owner".to_owned() }],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn every_name_of_the_federation_is_known_and_no_other() {
+        assert!(["", "default", "@none/default"].into_iter().all(is_federation));
+        assert!(!is_federation("@me/default") && !is_federation("Default"));
+    }
+
+    #[test]
+    fn the_first_numbering_is_for_those_who_ask_in_the_first_way() {
+        let bytes = show_federation(&client(None), "default", federation(), 0.0);
+        let shown = FirstShowFederationResponse::decode(bytes).unwrap().federation.unwrap();
+        assert_eq!((shown.name.as_str(), shown.member_aids.as_slice()), ("default", ["a".to_owned()].as_slice()));
+        assert_eq!((shown.nodes[0].node_id, shown.runs[0].run_id), (3, 4));
+    }
+
+    #[test]
+    fn all_others_get_the_later_numbering() {
+        let announced = Some(Version { major: 1, minor: 30 });
+        for (version, asked) in [(None, "@none/default"), (announced, "default"), (announced, "@none/default")] {
+            let bytes = show_federation(&client(version), asked, federation(), 0.0);
+            let shown = ShowFederationResponse::decode(bytes).unwrap().federation.unwrap();
+            assert_eq!((shown.name.as_str(), shown.nodes[0].node_id, shown.runs[0].run_id), ("@none/default", 3, 4));
+            assert_eq!(shown.members[0].account.as_ref().unwrap().id, "a");
+        }
+    }
+
+    /// A ConfigRecord with an item (up to 1.27) and a SimulationConfig (from 1.28): neither may refuse a run.
+    #[test]
+    fn federation_options_of_either_type_are_taken() {
+        let config_record = [0x0a, 0x03, 0x0a, 0x01, b'k'];
+        let simulation_config = [0x08, 0x0a, 0x19, 0, 0, 0, 0, 0, 0, 0, 0];
+        for options in [&config_record[..], &simulation_config[..], &[]] {
+            let mut request = vec![0x1a, options.len() as u8];
+            request.extend_from_slice(options);
+            let decoded = StartRunRequest::decode(request.as_slice()).unwrap();
+            assert_eq!(decoded.federation_options, options);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a call is answered with, before the transport frames it; and the body that carries it.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use tokio::sync::mpsc;
+use trellis_core::refusal::Refusal;
+
+/// The answer to a call.
+pub enum Answer {
+    /// One message, in up to two pieces or as it comes from the disk.
+    Message { head: Bytes, rest: Rest },
+    /// One message of ours.
+    Json(Bytes),
+    /// Messages, as they come.
+    Stream(mpsc::Receiver<Result<Bytes, Refusal>>),
+}
+
+/// What follows the head of a message.
+pub enum Rest {
+    Nothing,
+    Whole(Bytes),
+    Blocks { bytes: u64, blocks: mpsc::Receiver<io::Result<Bytes>> },
+}
+
+impl Rest {
+    pub fn len_bytes(&self) -> u64 {
+        match self {
+            Rest::Nothing => 0,
+            Rest::Whole(bytes) => bytes.len() as u64,
+            Rest::Blocks { bytes, .. } => *bytes,
+        }
+    }
+}
+
+impl Answer {
+    pub fn message(message: &impl prost::Message) -> Answer {
+        Answer::Message { head: message.encode_to_vec().into(), rest: Rest::Nothing }
+    }
+}
+
+/// A response body: frames of a message, of a stream of messages, or nothing; then trailers where the transport has them.
+#[derive(Default)]
+pub struct Payload {
+    pub head: Option<Bytes>,
+    pub rest: Following,
+    pub trailers: Option<HeaderMap>,
+}
+
+#[derive(Default)]
+pub enum Following {
+    #[default]
+    Nothing,
+    Whole(Bytes),
+    Blocks {
+        left: u64,
+        blocks: mpsc::Receiver<io::Result<Bytes>>,
+    },
+    /// Whole frames of the transport, trailers included.
+    Frames(mpsc::Receiver<Frame<Bytes>>),
+}
+
+impl From<Rest> for Following {
+    fn from(rest: Rest) -> Following {
+        match rest {
+            Rest::Nothing => Following::Nothing,
+            Rest::Whole(bytes) => Following::Whole(bytes),
+            Rest::Blocks { bytes, blocks } => Following::Blocks { left: bytes, blocks },
+        }
+    }
+}
+
+impl Payload {
+    pub fn whole(bytes: Bytes) -> Payload {
+        Payload { head: Some(bytes), ..Default::default() }
+    }
+}
+
+impl Body for Payload {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(head) = self.head.take().filter(|head| !head.is_empty()) {
+            return Poll::Ready(Some(Ok(Frame::data(head))));
+        }
+        let next = match &mut self.rest {
+            Following::Nothing => None,
+            Following::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.rest = Following::Nothing;
+                Some(bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Ok(Frame::data(bytes)))
+            }
+            Following::Blocks { left, blocks } => match std::task::ready!(blocks.poll_recv(cx)) {
+                Some(Ok(block)) => {
+                    *left = left.saturating_sub(block.len() as u64);
+                    Some(Ok(Frame::data(block)))
+                }
+                Some(Err(error)) => Some(Err(error)),
+                None if *left > 0 => Some(Err(io::Error::other("the object ended early"))),
+                None => None,
+            },
+            Following::Frames(frames) => std::task::ready!(frames.poll_recv(cx)).map(Ok),
+        };
+        if next.is_some() {
+            return Poll::Ready(next);
+        }
+        self.rest = Following::Nothing;
+        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.head.is_none() && matches!(self.rest, Following::Nothing) && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let head = self.head.as_ref().map_or(0, Bytes::len) as u64;
+        match &self.rest {
+            Following::Nothing => SizeHint::with_exact(head),
+            Following::Whole(bytes) => SizeHint::with_exact(head + bytes.len() as u64),
+            Following::Blocks { left, .. } => SizeHint::with_exact(head + left),
+            Following::Frames(_) => SizeHint::default(),
+        }
+    }
+}

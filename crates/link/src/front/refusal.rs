@@ -1,0 +1,136 @@
+//! Refusals as codes of the two transports. Official clients act on the code: UNAVAILABLE and 503 are tried again for
+//! ever, PERMISSION_DENIED and 403 mean that the run is over, UNAUTHENTICATED and 401 end a node, anything else ends the
+//! call for good. So a fault that may pass must never leave here as anything but UNAVAILABLE or 503.
+
+use std::error::Error as _;
+
+use http::StatusCode;
+use trellis_core::refusal::{Kind, Refusal};
+
+use super::rpc::Api;
+
+/// The codes of gRPC that are answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum GrpcCode {
+    InvalidArgument = 3,
+    NotFound = 5,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Unimplemented = 12,
+    Unavailable = 14,
+    Unauthenticated = 16,
+}
+
+pub fn grpc_code(kind: Kind) -> GrpcCode {
+    match kind {
+        Kind::Transient => GrpcCode::Unavailable,
+        Kind::RunOver | Kind::Denied => GrpcCode::PermissionDenied,
+        Kind::Unauthenticated => GrpcCode::Unauthenticated,
+        Kind::Invalid => GrpcCode::InvalidArgument,
+        Kind::Precondition => GrpcCode::FailedPrecondition,
+        Kind::NotFound => GrpcCode::NotFound,
+        Kind::Unimplemented => GrpcCode::Unimplemented,
+        Kind::TooLarge => GrpcCode::ResourceExhausted,
+    }
+}
+
+pub fn http_status(kind: Kind) -> StatusCode {
+    match kind {
+        Kind::Transient => StatusCode::SERVICE_UNAVAILABLE,
+        Kind::RunOver | Kind::Denied => StatusCode::FORBIDDEN,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Invalid => StatusCode::BAD_REQUEST,
+        Kind::Precondition => StatusCode::PRECONDITION_FAILED,
+        Kind::NotFound => StatusCode::NOT_FOUND,
+        Kind::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Kind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+    }
+}
+
+/// Flower's own number for a refused call, that stands in the body of an HTTP answer.
+pub fn flower_code(api: Api, rpc: &str, kind: Kind) -> u16 {
+    match (api, rpc, kind) {
+        (_, _, Kind::Transient) => 1005,
+        (Api::Control, _, Kind::Unauthenticated) => 36,
+        (_, _, Kind::Unauthenticated) => 1008,
+        (Api::Fleet, "SendNodeHeartbeat" | "ActivateNode", Kind::Invalid) => 2003,
+        (_, _, Kind::Invalid | Kind::TooLarge) => 1003,
+        (Api::Control, "StartRun", Kind::Precondition) => 15,
+        (Api::Control, "StopRun" | "StreamLogs" | "ListRuns" | "PullArtifacts", Kind::NotFound) => 16,
+        (Api::Control, "StopRun", Kind::Precondition) => 18,
+        (Api::Control, "PullArtifacts", _) => 20,
+        (Api::Control, "RegisterNode", Kind::Precondition) => 23,
+        (Api::Control, "UnregisterNode", Kind::NotFound) => 24,
+        (Api::Control, "ShowFederation", Kind::Precondition) => 26,
+        (Api::Control, "GetAuthTokens" | "GetLoginDetails" | "RefreshAuthTokens", Kind::Unimplemented) => 19,
+        (Api::Control, _, Kind::Unimplemented) => 1,
+        (Api::Control, _, Kind::Denied) => 9,
+        (Api::Control, ..) => 10,
+        (Api::Fleet, "RegisterNode", _) => 2001,
+        (Api::Fleet, "ActivateNode", _) => 2004,
+        (Api::Fleet, "DeactivateNode", _) => 2005,
+        (Api::Fleet, "UnregisterNode", _) => 2006,
+        (Api::Fleet, "GetRun", _) => 2008,
+        (Api::Fleet, "GetFab", _) => 2009,
+        (Api::Fleet, ..) => 2007,
+        (Api::App, "PullTaskInput", _) => 3002,
+        (Api::App, "PushObject" | "PullObject", Kind::Precondition) => 3004,
+        (Api::App, ..) => 3005,
+        (Api::Trellis, ..) => 0,
+    }
+}
+
+/// Faults of ours are logged here, once.
+pub fn log(refusal: &Refusal, method: &str) {
+    match refusal.kind {
+        Kind::Transient => {
+            let cause = refusal.source().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(method, error = %refusal, cause, "call refused for now");
+        }
+        Kind::Unauthenticated | Kind::Invalid | Kind::TooLarge => {
+            tracing::warn!(method, error = %refusal, "call refused");
+        }
+        _ => tracing::debug!(method, error = %refusal, "call refused"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table() {
+        let expected = [
+            (GrpcCode::Unavailable, 503),
+            (GrpcCode::PermissionDenied, 403),
+            (GrpcCode::PermissionDenied, 403),
+            (GrpcCode::Unauthenticated, 401),
+            (GrpcCode::InvalidArgument, 400),
+            (GrpcCode::FailedPrecondition, 412),
+            (GrpcCode::NotFound, 404),
+            (GrpcCode::Unimplemented, 501),
+            (GrpcCode::ResourceExhausted, 413),
+        ];
+        for (kind, (grpc, http)) in Kind::ALL.into_iter().zip(expected) {
+            assert_eq!((grpc_code(kind), http_status(kind).as_u16()), (grpc, http), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn every_refusal_of_flowers_calls_has_a_number_of_its_api() {
+        for kind in Kind::ALL {
+            for (api, own) in [(Api::Control, 1..=45), (Api::Fleet, 2001..=2009), (Api::App, 3001..=3016)] {
+                for rpc in super::super::rpc::ALL.iter().filter(|rpc| rpc.api == api) {
+                    let code = flower_code(api, rpc.name, kind);
+                    assert!(
+                        own.contains(&code) || (1001..=1010).contains(&code),
+                        "{api:?} {} {kind:?} {code}",
+                        rpc.name
+                    );
+                }
+            }
+        }
+    }
+}

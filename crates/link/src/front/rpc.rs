@@ -1,0 +1,410 @@
+//! Every call that is served: its name, who may send it, and its handler. Nothing is served that does not stand here.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::LazyLock;
+
+use tokio::sync::mpsc;
+use trellis_core::refusal::Refusal;
+use trellis_wire::proto::{PushAppMessagesRequest, PushTaskMessagesRequest};
+
+use super::answer::{Answer, Rest};
+use super::call::Call;
+use super::objects::{self, Peer};
+use super::reader::malformed;
+use crate::api::{account, app, control, fleet};
+use crate::dialect::Transport;
+use crate::dialect::app::Instructions;
+
+/// Answers that a slow reader of a log may leave lying.
+const LOG_BACKLOG: usize = 4;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Api {
+    Control,
+    Fleet,
+    /// ServerAppIo and Runtime.
+    App,
+    /// Ours, beside Flower's.
+    Trellis,
+}
+
+impl Api {
+    pub fn name(self) -> &'static str {
+        match self {
+            Api::Control => "control",
+            Api::Fleet => "fleet",
+            Api::App => "runtime",
+            Api::Trellis => "trellis",
+        }
+    }
+}
+
+/// What a sender must show. The handlers ask the call for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing.
+    Open,
+    /// A signature with the key of the node that the message names.
+    Node,
+    /// The token of an account with this permission, unless accounts are off.
+    Account(Permission),
+    /// The token of a ServerApp. Over gRPC Flower up to 1.27 shows none: there the port is trusted.
+    App,
+    /// That it may start ServerApps: the secret of SuperExecs, or nearness.
+    Launcher,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    Grpc,
+    Http,
+    Both,
+}
+
+impl On {
+    pub fn has(self, transport: Transport) -> bool {
+        match self {
+            On::Both => true,
+            On::Grpc => transport == Transport::Grpc,
+            On::Http => transport == Transport::Http,
+        }
+    }
+}
+
+type Handling = Pin<Box<dyn Future<Output = Result<Answer, Refusal>> + Send>>;
+
+/// One call.
+pub struct Rpc {
+    pub api: Api,
+    pub name: &'static str,
+    pub on: On,
+    pub access: Access,
+    /// Held open: it waits, it does not work.
+    pub held: bool,
+    /// Its message is an object, and streamed.
+    pub streams_in: bool,
+    pub handle: fn(Call) -> Handling,
+}
+
+impl Rpc {
+    const fn new(api: Api, name: &'static str, on: On, access: Access, handle: fn(Call) -> Handling) -> Rpc {
+        Rpc { api, name, on, access, held: false, streams_in: false, handle }
+    }
+
+    const fn held(mut self) -> Rpc {
+        self.held = true;
+        self
+    }
+
+    const fn streams_in(mut self) -> Rpc {
+        self.streams_in = true;
+        self
+    }
+
+    /// The paths under which it is found over a transport.
+    pub fn paths(&self, transport: Transport) -> Vec<String> {
+        if !self.on.has(transport) {
+            return Vec::new();
+        }
+        let services: &[&str] = match (transport, self.api) {
+            (Transport::Http, api) => return vec![format!("/v1/{}/{}", api.name(), kebab(self.name))],
+            (_, Api::Control) => &["Control"],
+            (_, Api::Fleet) => &["Fleet"],
+            (_, Api::App) => &["ServerAppIo", "Runtime"],
+            (_, Api::Trellis) => &[],
+        };
+        services.iter().map(|service| format!("/flwr.proto.{service}/{}", self.name)).collect()
+    }
+}
+
+/// `PullMessages` as `pull-messages`.
+fn kebab(name: &str) -> String {
+    let mut path = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !path.is_empty() {
+            path.push('-');
+        }
+        path.push(letter.to_ascii_lowercase());
+    }
+    path
+}
+
+/// Finds the call behind a path, and the path in a form that lasts.
+pub fn find(transport: Transport, path: &str) -> Option<(&'static str, &'static Rpc)> {
+    type Found = (&'static str, &'static Rpc);
+    static PATHS: LazyLock<HashMap<(Transport, &'static str), Found>> = LazyLock::new(|| {
+        let mut paths = HashMap::new();
+        for transport in [Transport::Grpc, Transport::Http] {
+            for rpc in ALL {
+                for path in rpc.paths(transport) {
+                    let path: &'static str = path.leak();
+                    paths.insert((transport, path), (path, rpc));
+                }
+            }
+        }
+        paths
+    });
+    PATHS.get(&(transport, path)).copied()
+}
+
+/// A handler of the Fleet API: the signature is checked before the message is read.
+macro_rules! fleet {
+    ($handler:ident) => {
+        |mut call| {
+            Box::pin(async move {
+                let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+                let request = call.read().await?;
+                fleet::$handler(&call.link, &caller, request).await.map(|response| Answer::message(&response))
+            })
+        }
+    };
+}
+
+/// A handler of the Control API.
+macro_rules! control {
+    ($handler:ident) => {
+        |mut call| {
+            Box::pin(async move {
+                let who = call.account()?;
+                let request = call.read().await?;
+                control::$handler(&call.link, &who, request).await.map(|response| Answer::message(&response))
+            })
+        }
+    };
+}
+
+/// A handler for ServerApps of either dialect.
+macro_rules! app {
+    ($handler:ident) => {
+        |mut call| {
+            Box::pin(async move {
+                let caller = call.app()?;
+                let request = call.read().await?;
+                app::$handler(&call.link, &caller, request).await.map(|response| Answer::message(&response))
+            })
+        }
+    };
+}
+
+/// A handler for those who start ServerApps.
+macro_rules! launcher {
+    ($handler:ident) => {
+        |mut call| {
+            Box::pin(async move {
+                let body = call.body.whole().await?;
+                call.check_launcher(&body)?;
+                let request = prost::Message::decode(body).map_err(|_| malformed("the message cannot be read"))?;
+                app::$handler(&call.link, request).await.map(|response| Answer::message(&response))
+            })
+        }
+    };
+}
+
+fn push_object(call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+        objects::push(&call.link, Peer::Node(caller), call.body).await
+    })
+}
+
+fn pull_object(call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+        objects::pull(&call.link, Peer::Node(caller), call.body).await
+    })
+}
+
+fn push_app_object(call: Call) -> Handling {
+    Box::pin(async move { objects::push(&call.link, Peer::App(call.app()?), call.body).await })
+}
+
+fn pull_app_object(call: Call) -> Handling {
+    Box::pin(async move { objects::pull(&call.link, Peer::App(call.app()?), call.body).await })
+}
+
+fn push_app_messages(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = call.app()?;
+        let (run, messages, trees) = if call.is_task() {
+            call.read::<PushTaskMessagesRequest>().await?.into_parts()
+        } else {
+            call.read::<PushAppMessagesRequest>().await?.into_parts()
+        };
+        let response = app::push_messages(&call.link, caller.run(run), &messages, &trees).await?;
+        Ok(Answer::message(&response))
+    })
+}
+
+/// Over gRPC an app works over one connection, so the end of that says something. HTTP clients close what they do not use.
+fn pull_app_inputs(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let request = call.read().await?;
+        let client = call.client.describe(&call.headers);
+        let response = app::pull_app_inputs(&call.link, request, client).await?;
+        watch_line(&call, response.run.as_ref().map_or(0, |run| run.run_id));
+        Ok(Answer::message(&response))
+    })
+}
+
+fn pull_task_input(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = call.app()?;
+        let request = call.read().await?;
+        let client = call.client.describe(&call.headers);
+        let response = app::pull_task_input(&call.link, &caller, request, client).await?;
+        if call.client.transport == Transport::Grpc {
+            watch_line(&call, response.task_id);
+        }
+        Ok(Answer::message(&response))
+    })
+}
+
+fn watch_line(call: &Call, run: u64) {
+    let (link, closed) = (call.link.clone(), call.line.closed());
+    tokio::spawn(async move {
+        closed.await;
+        app::hangup(&link, trellis_core::id::RunId(run)).await;
+    });
+}
+
+fn show_federation(mut call: Call) -> Handling {
+    Box::pin(async move {
+        call.account()?;
+        let request = call.read().await?;
+        let head = control::show_federation(&call.link, &call.client, request).await?;
+        Ok(Answer::Message { head, rest: Rest::Nothing })
+    })
+}
+
+fn list_federations(call: Call) -> Handling {
+    Box::pin(async move {
+        call.account()?;
+        Ok(Answer::message(&control::list_federations(&call.client)))
+    })
+}
+
+fn start_run(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let who = call.account()?;
+        let request = call.read().await?;
+        let response = control::start_run(&call.link, &who, &call.client, request).await?;
+        Ok(Answer::message(&response))
+    })
+}
+
+fn get_login_details(_: Call) -> Handling {
+    Box::pin(async { Ok(Answer::message(&account::get_login_details())) })
+}
+
+fn get_auth_tokens(_: Call) -> Handling {
+    Box::pin(async { Err(account::get_auth_tokens()) })
+}
+
+fn stream_logs(mut call: Call) -> Handling {
+    Box::pin(async move {
+        call.account()?;
+        let request = call.read().await?;
+        control::log_exists(&call.link, &request)?;
+        let (send, receive) = mpsc::channel(LOG_BACKLOG);
+        tokio::spawn(async move {
+            let streamed = tokio::select! {
+                streamed = control::stream_logs(&call.link, request, &send) => streamed,
+                () = send.closed() => Ok(()),
+            };
+            if let Err(refusal) = streamed {
+                let _ = send.send(Err(refusal)).await;
+            }
+        });
+        Ok(Answer::Stream(receive))
+    })
+}
+
+use Access::{Account, App, Launcher, Node, Open};
+use Api::{App as APP, Control as CONTROL, Fleet as FLEET};
+use On::{Both, Grpc};
+
+use crate::api::account::Permission::{self, Administer, Run, View};
+
+pub static ALL: &[Rpc] = &[
+    Rpc::new(CONTROL, "StartRun", Both, Account(Run), start_run),
+    Rpc::new(CONTROL, "StopRun", Both, Account(Run), control!(stop_run)),
+    Rpc::new(CONTROL, "StreamLogs", Both, Account(View), stream_logs).held(),
+    Rpc::new(CONTROL, "ListRuns", Both, Account(View), control!(list_runs)),
+    Rpc::new(CONTROL, "ListNodes", Both, Account(View), control!(list_nodes)),
+    Rpc::new(CONTROL, "RegisterNode", Both, Account(Administer), control!(register_node)),
+    Rpc::new(CONTROL, "UnregisterNode", Both, Account(Administer), control!(unregister_node)),
+    Rpc::new(CONTROL, "ListFederations", Both, Account(View), list_federations),
+    Rpc::new(CONTROL, "ShowFederation", Both, Account(View), show_federation),
+    Rpc::new(CONTROL, "PullArtifacts", Both, Account(View), control!(pull_artifacts)),
+    Rpc::new(CONTROL, "GetLoginDetails", Both, Open, get_login_details),
+    Rpc::new(CONTROL, "GetAuthTokens", Both, Open, get_auth_tokens),
+    //
+    Rpc::new(FLEET, "RegisterNode", Both, Node, fleet!(register_node)),
+    Rpc::new(FLEET, "ActivateNode", Both, Node, fleet!(activate_node)),
+    Rpc::new(FLEET, "DeactivateNode", Both, Node, fleet!(deactivate_node)),
+    Rpc::new(FLEET, "UnregisterNode", Both, Node, fleet!(unregister_node)),
+    Rpc::new(FLEET, "SendNodeHeartbeat", Both, Node, fleet!(send_node_heartbeat)),
+    Rpc::new(FLEET, "PullMessages", Both, Node, fleet!(pull_messages)).held(),
+    Rpc::new(FLEET, "PushMessages", Both, Node, fleet!(push_messages)),
+    Rpc::new(FLEET, "GetRun", Both, Node, fleet!(get_run)),
+    Rpc::new(FLEET, "GetFab", Both, Node, fleet!(get_fab)),
+    Rpc::new(FLEET, "PushObject", Both, Node, push_object).streams_in(),
+    Rpc::new(FLEET, "PullObject", Both, Node, pull_object),
+    Rpc::new(FLEET, "ConfirmMessageReceived", Both, Node, fleet!(confirm_message_received)),
+    // Those who start ServerApps: 1.25 to 1.29, 1.30 to 1.39, 1.39 and later.
+    Rpc::new(APP, "ListAppsToLaunch", Grpc, Launcher, launcher!(list_apps_to_launch)).held(),
+    Rpc::new(APP, "RequestToken", Grpc, Launcher, launcher!(request_token)),
+    Rpc::new(APP, "PullPendingTasks", Both, Launcher, launcher!(pull_pending_tasks)).held(),
+    Rpc::new(APP, "ClaimTask", Both, Launcher, launcher!(claim_task)),
+    Rpc::new(APP, "AcquireTask", Both, Launcher, launcher!(acquire_task)).held(),
+    // ServerApps up to 1.29.
+    Rpc::new(APP, "PullAppInputs", Grpc, App, pull_app_inputs),
+    Rpc::new(APP, "PushAppOutputs", Grpc, App, app!(push_app_outputs)),
+    Rpc::new(APP, "SendAppHeartbeat", Grpc, App, app!(send_app_heartbeat)),
+    Rpc::new(APP, "UpdateRunStatus", Grpc, App, app!(update_run_status)),
+    Rpc::new(APP, "GetRun", Grpc, App, app!(get_run)),
+    Rpc::new(APP, "GetRunStatus", Grpc, App, app!(get_run_status)),
+    Rpc::new(APP, "GetFab", Grpc, App, app!(get_fab)),
+    // ServerApps from 1.30.
+    Rpc::new(APP, "PullTaskInput", Both, App, pull_task_input),
+    Rpc::new(APP, "PushTaskOutput", Both, App, app!(push_task_output)),
+    Rpc::new(APP, "SendTaskHeartbeat", Both, App, app!(send_task_heartbeat)),
+    // All ServerApps.
+    Rpc::new(APP, "GetNodes", Both, App, app!(get_nodes)),
+    Rpc::new(APP, "PushMessages", Both, App, push_app_messages),
+    Rpc::new(APP, "PullMessages", Both, App, app!(pull_messages)).held(),
+    Rpc::new(APP, "PushLogs", Both, App, app!(push_logs)),
+    Rpc::new(APP, "PushObject", Both, App, push_app_object).streams_in(),
+    Rpc::new(APP, "PullObject", Both, App, pull_app_object),
+    Rpc::new(APP, "ConfirmMessageReceived", Both, App, app!(confirm_message_received)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_flower() {
+        let found = |transport, path| find(transport, path).map(|(_, rpc)| (rpc.api, rpc.name));
+        assert_eq!(found(Transport::Grpc, "/flwr.proto.Fleet/PullMessages"), Some((Api::Fleet, "PullMessages")));
+        assert_eq!(found(Transport::Grpc, "/flwr.proto.ServerAppIo/PullMessages"), Some((Api::App, "PullMessages")));
+        assert_eq!(found(Transport::Grpc, "/flwr.proto.Runtime/ClaimTask"), Some((Api::App, "ClaimTask")));
+        assert_eq!(found(Transport::Http, "/v1/runtime/acquire-task"), Some((Api::App, "AcquireTask")));
+        assert_eq!(found(Transport::Http, "/v1/fleet/send-node-heartbeat"), Some((Api::Fleet, "SendNodeHeartbeat")));
+        assert_eq!(found(Transport::Http, "/flwr.proto.Fleet/PullMessages"), None);
+        assert_eq!(found(Transport::Http, "/v1/runtime/pull-app-inputs"), None, "gRPC only");
+    }
+
+    #[test]
+    fn no_two_calls_share_a_path() {
+        for transport in [Transport::Grpc, Transport::Http] {
+            let mut paths: Vec<_> = ALL.iter().flat_map(|rpc| rpc.paths(transport)).collect();
+            let all = paths.len();
+            paths.sort();
+            paths.dedup();
+            assert_eq!(paths.len(), all);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+-- A state of version 1 as the program of that version wrote it, as text. It is what upgrades are tested with: never change it.
+PRAGMA application_id = 1414679635;
+PRAGMA user_version = 1;
+BEGIN TRANSACTION;
+CREATE TABLE context (run_id INTEGER PRIMARY KEY, content BLOB NOT NULL);
+INSERT INTO "context" VALUES(-1,X'636F6E74657874');
+INSERT INTO "context" VALUES(101,X'636F6E74657874');
+INSERT INTO "context" VALUES(102,X'636F6E74657874');
+INSERT INTO "context" VALUES(103,X'636F6E74657874');
+INSERT INTO "context" VALUES(104,X'636F6E74657874');
+INSERT INTO "context" VALUES(105,X'636F6E74657874');
+CREATE TABLE fab (hash TEXT PRIMARY KEY, content BLOB NOT NULL, verifications BLOB NOT NULL);
+INSERT INTO "fab" VALUES('ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',X'01010101010101010101',X'02');
+CREATE TABLE heart (one INTEGER PRIMARY KEY CHECK (one = 1), alive_at REAL NOT NULL);
+INSERT INTO "heart" VALUES(1,1800000000.5);
+CREATE TABLE instruction (
+    seq INTEGER PRIMARY KEY,
+    message_id BLOB NOT NULL UNIQUE,
+    run_id INTEGER NOT NULL,
+    src INTEGER NOT NULL,
+    dst INTEGER NOT NULL,
+    group_id TEXT NOT NULL,
+    ttl REAL NOT NULL,
+    message_type TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    error_code INTEGER,
+    error_reason TEXT,
+    deliveries INTEGER NOT NULL,
+    state INTEGER NOT NULL
+);
+INSERT INTO "instruction" VALUES(1,X'696E636F6D706C65746500000000000000000000000000000000000000000000',103,1,12,'1',60.0,'train',1800000000.5,NULL,NULL,1,0);
+INSERT INTO "instruction" VALUES(2,X'7265616479000000000000000000000000000000000000000000000000000000',103,1,12,'1',61.0,'train',1800000000.5,NULL,NULL,1,1);
+INSERT INTO "instruction" VALUES(3,X'64656C6976657265640000000000000000000000000000000000000000000000',103,1,12,'1',62.0,'train',1800000000.5,NULL,NULL,1,2);
+INSERT INTO "instruction" VALUES(4,X'636F6E6669726D65640000000000000000000000000000000000000000000000',103,1,12,'1',63.0,'train',1800000000.5,NULL,NULL,1,3);
+INSERT INTO "instruction" VALUES(5,X'616E73776572696E670000000000000000000000000000000000000000000000',103,1,12,'1',64.0,'train',1800000000.5,NULL,NULL,1,4);
+INSERT INTO "instruction" VALUES(6,X'616E737765726564000000000000000000000000000000000000000000000000',103,1,12,'1',65.0,'train',1800000000.5,NULL,NULL,1,5);
+CREATE TABLE node (
+    node_id INTEGER PRIMARY KEY,
+    public_key BLOB NOT NULL UNIQUE,
+    owner_aid TEXT NOT NULL,
+    owner_name TEXT NOT NULL,
+    registered_at REAL NOT NULL,
+    last_activated_at REAL,
+    last_deactivated_at REAL,
+    unregistered_at REAL,
+    heartbeat_interval REAL NOT NULL,
+    online_until REAL,
+    state INTEGER NOT NULL
+);
+INSERT INTO "node" VALUES(11,X'6B6579206F66203131','<id:none>','<name:none>',1800000000.5,NULL,NULL,NULL,30.0,NULL,0);
+INSERT INTO "node" VALUES(12,X'6B6579206F66203132','<id:none>','<name:none>',1800000000.5,1800000001.5,NULL,NULL,30.0,1800000061.5,1);
+INSERT INTO "node" VALUES(13,X'6B6579206F66203133','<id:none>','<name:none>',1800000000.5,1800000001.5,1800000002.5,NULL,30.0,1800000002.5,2);
+INSERT INTO "node" VALUES(14,X'6B6579206F66203134','<id:none>','<name:none>',1800000000.5,1800000001.5,1800000002.5,1800000003.5,30.0,1800000002.5,3);
+CREATE TABLE object (
+    object_id BLOB PRIMARY KEY,
+    refs INTEGER NOT NULL,
+    waiting INTEGER NOT NULL,
+    here INTEGER NOT NULL,
+    height INTEGER NOT NULL,
+    tree_objects INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO "object" VALUES(X'616E737765726564000000000000000000000000000000000000000000000000',1,0,0,2,2);
+INSERT INTO "object" VALUES(X'6368696C64000000000000000000000000000000000000000000000000000000',1,0,1,1,1);
+CREATE TABLE object_child (
+    parent BLOB NOT NULL,
+    position INTEGER NOT NULL,
+    child BLOB NOT NULL,
+    PRIMARY KEY (parent, position)
+) WITHOUT ROWID;
+INSERT INTO "object_child" VALUES(X'616E737765726564000000000000000000000000000000000000000000000000',0,X'6368696C64000000000000000000000000000000000000000000000000000000');
+CREATE TABLE object_content (
+    object_id BLOB NOT NULL UNIQUE,
+    inline BLOB,
+    file TEXT,
+    bytes INTEGER NOT NULL
+);
+INSERT INTO "object_content" VALUES(X'6368696C64000000000000000000000000000000000000000000000000000000',X'6279746573',NULL,5);
+CREATE TABLE reply (
+    message_id BLOB PRIMARY KEY,
+    reply_to BLOB NOT NULL UNIQUE,
+    run_id INTEGER NOT NULL,
+    src INTEGER NOT NULL,
+    dst INTEGER NOT NULL,
+    group_id TEXT NOT NULL,
+    ttl REAL NOT NULL,
+    message_type TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    error_code INTEGER,
+    error_reason TEXT,
+    ready INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO "reply" VALUES(X'68616C66207265706C7900000000000000000000000000000000000000000000',X'616E73776572696E670000000000000000000000000000000000000000000000',103,12,1,'1',60.0,'train',1800000000.5,NULL,NULL,0);
+INSERT INTO "reply" VALUES(X'7265706C79000000000000000000000000000000000000000000000000000000',X'616E737765726564000000000000000000000000000000000000000000000000',103,12,1,'1',60.0,'train',1800000000.5,2,'it''s why',1);
+CREATE TABLE run (
+    run_id INTEGER PRIMARY KEY,
+    fab_id TEXT NOT NULL,
+    fab_version TEXT NOT NULL,
+    fab_hash TEXT NOT NULL,
+    override_config BLOB NOT NULL,
+    federation_options BLOB NOT NULL,
+    federation TEXT NOT NULL,
+    account TEXT NOT NULL,
+    pending_at REAL NOT NULL,
+    starting_at REAL,
+    running_at REAL,
+    finished_at REAL,
+    launches INTEGER NOT NULL,
+    clientapp_runtime REAL NOT NULL,
+    state INTEGER NOT NULL,
+    outcome INTEGER,
+    details TEXT NOT NULL
+);
+INSERT INTO "run" VALUES(-1,'publisher/app','1.0','ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',X'0102',X'','default','<id:none>',1800001000.5,1800000001.5,1800000002.5,NULL,1,0.0,2,NULL,'');
+INSERT INTO "run" VALUES(101,'publisher/app','1.0','ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',X'0102',X'','default','<id:none>',1800000101.5,NULL,NULL,NULL,0,0.0,0,NULL,'');
+INSERT INTO "run" VALUES(102,'publisher/app','1.0','ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',X'0102',X'','default','<id:none>',1800000102.5,1800000001.5,NULL,NULL,1,0.0,1,NULL,'');
+INSERT INTO "run" VALUES(103,'publisher/app','1.0','ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',X'0102',X'','default','<id:none>',1800000103.5,1800000001.5,1800000002.5,NULL,1,0.0,2,NULL,'');
+INSERT INTO "run" VALUES(104,'publisher/app','1.0','ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',X'0102',X'','default','<id:none>',1800000104.5,1800000001.5,1800000002.5,1800000003.5,1,0.0,3,0,'it''s why');
+INSERT INTO "run" VALUES(105,'publisher/app','1.0','ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff',X'0102',X'','default','<id:none>',1800000105.5,1800000001.5,1800000002.5,1800000003.5,1,0.0,3,1,'it''s why');
+CREATE TABLE run_log (
+    run_id INTEGER NOT NULL,
+    at REAL NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (run_id, at)
+) WITHOUT ROWID;
+INSERT INTO "run_log" VALUES(-1,1800000000.5,'a line
+');
+INSERT INTO "run_log" VALUES(101,1800000000.5,'a line
+');
+INSERT INTO "run_log" VALUES(102,1800000000.5,'a line
+');
+INSERT INTO "run_log" VALUES(103,1800000000.5,'a line
+');
+INSERT INTO "run_log" VALUES(104,1800000000.5,'a line
+');
+INSERT INTO "run_log" VALUES(105,1800000000.5,'a line
+');
+CREATE TABLE token (
+    run_id INTEGER PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE,
+    state INTEGER NOT NULL,
+    until REAL NOT NULL
+);
+INSERT INTO "token" VALUES(103,X'0707070707070707070707070707070707070707070707070707070707070707',0,1800000030.5);
+CREATE TABLE traffic (
+    run_id INTEGER PRIMARY KEY,
+    bytes_sent INTEGER NOT NULL,
+    bytes_received INTEGER NOT NULL
+);
+INSERT INTO "traffic" VALUES(103,3,4);
+CREATE INDEX node_online ON node (online_until) WHERE state = 1;
+CREATE INDEX run_unfinished ON run (pending_at) WHERE state < 3;
+CREATE INDEX instruction_of_node ON instruction (dst, state);
+CREATE INDEX instruction_of_run ON instruction (run_id);
+CREATE INDEX reply_of_run ON reply (run_id);
+CREATE INDEX object_parent ON object_child (child);
+COMMIT;

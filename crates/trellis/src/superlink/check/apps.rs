@@ -1,0 +1,86 @@
+//! Checks of how ServerApps are started.
+
+use std::path::PathBuf;
+
+use trellis_link::config::Isolation;
+
+use super::Checker;
+
+const ALLOW: &str = "allow-runtime-dependency-installation";
+const DISABLE: &str = "disable-runtime-dependency-installation";
+
+#[derive(Debug)]
+pub(super) struct Apps {
+    pub isolation: Isolation,
+    pub python: Option<PathBuf>,
+    pub dependency_installation: bool,
+    pub superexec_secret: Option<PathBuf>,
+}
+
+impl Checker<'_> {
+    pub(super) fn apps(&mut self) -> Apps {
+        let isolation = self.isolation();
+        Apps {
+            isolation,
+            python: self.python(isolation),
+            dependency_installation: self.dependency_installation(isolation),
+            superexec_secret: self.superexec_secret(isolation),
+        }
+    }
+
+    fn isolation(&mut self) -> Isolation {
+        match self.raw.args.apps.isolation.as_deref() {
+            None | Some("subprocess") => Isolation::Subprocess,
+            Some("process") => Isolation::Process,
+            Some(other) => {
+                let what = format!("--isolation cannot be {other:?}");
+                self.refuse(&["isolation"], what, "use subprocess or process");
+                Isolation::Subprocess
+            }
+        }
+    }
+
+    fn python(&mut self, isolation: Isolation) -> Option<PathBuf> {
+        let given = self.raw.args.apps.python.as_deref()?;
+        if isolation == Isolation::Process {
+            self.warn("--python has no effect with --isolation process: a flower-superexec starts the ServerApps");
+        }
+        if !given.contains('/') {
+            // A name to be found on PATH.
+            return Some(given.into());
+        }
+        let path = self.resolve("python", given);
+        self.must_be_readable("python", &path, "give the path of a Python interpreter");
+        Some(path)
+    }
+
+    fn dependency_installation(&mut self, isolation: Isolation) -> bool {
+        let args = &self.raw.args.apps;
+        let allowed = args.allow_runtime_dependency_installation;
+        if allowed && args.disable_runtime_dependency_installation {
+            let what = format!("--{ALLOW} contradicts --{DISABLE}");
+            self.refuse(
+                &[ALLOW, DISABLE],
+                what,
+                format!("keep one of them; --{ALLOW}=false overrides the environment and the file"),
+            );
+        } else if allowed && isolation == Isolation::Process {
+            self.warn(format!("--{ALLOW} has no effect with --isolation process: give it to flower-superexec"));
+        }
+        allowed
+    }
+
+    fn superexec_secret(&mut self, isolation: Isolation) -> Option<PathBuf> {
+        let name = "superexec-auth-secret-file";
+        let given = self.raw.args.apps.superexec_auth_secret_file.as_deref()?;
+        if isolation == Isolation::Subprocess {
+            self.warn(format!(
+                "--{name} has no effect without --isolation process: no SuperExec is asked for anything"
+            ));
+            return None;
+        }
+        let path = self.resolve(name, given);
+        self.must_be_readable(name, &path, "give the path of a readable file that holds the secret");
+        Some(path)
+    }
+}

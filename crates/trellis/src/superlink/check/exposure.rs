@@ -1,0 +1,94 @@
+//! Checks of who can reach what. What is not encrypted, or asks nobody who they are, stays on this machine unless the user
+//! says so twice.
+
+use super::Checker;
+use super::addresses::{Addresses, Place};
+
+impl Checker<'_> {
+    /// Plaintext must not leave this machine unnoticed.
+    pub(super) fn plaintext(&mut self, addresses: &Addresses) {
+        let args = &self.raw.args.security;
+        if !args.insecure || args.ssl_certfile.is_some() || args.ssl_keyfile.is_some() || args.ssl_ca_certfile.is_some()
+        {
+            return;
+        }
+        let reachable = on_network([&addresses.http, &addresses.control, &addresses.fleet]);
+        if reachable.is_empty() {
+            self.warn("serving without TLS (--insecure): for this machine only");
+            return;
+        }
+        let places = labels(&reachable);
+        if args.allow_insecure_network {
+            let danger = "everybody on the way can read and change models and tokens, and pass for this SuperLink";
+            self.warn(format!("serving without TLS on the network ({places}): {danger}"));
+        } else if self.security_must_be_decided() {
+            let what = format!(
+                "--insecure with an address that other machines reach ({places}): without TLS everybody on the way can \
+                 read and change models and results, and pass for this SuperLink"
+            );
+            let advice = "use TLS (trellis pki makes the files), or listen on 127.0.0.1; where every machine on the \
+                          network is trusted, add --allow-insecure-network";
+            self.refuse(&[&["insecure"], flags(&reachable).as_slice()].concat(), what, advice);
+        }
+    }
+
+    /// Whether Control calls need the token of an account.
+    pub(super) fn accounts(&mut self, addresses: &Addresses) -> bool {
+        let reachable = on_network([&addresses.http, &addresses.control]);
+        match self.raw.args.security.account_auth.as_deref() {
+            None | Some("auto") => !reachable.is_empty(),
+            Some("on") => true,
+            Some("off") => {
+                self.open_to_all(&reachable);
+                false
+            }
+            Some(other) => {
+                self.refuse(&["account-auth"], format!("--account-auth cannot be {other:?}"), "use on, off or auto");
+                true
+            }
+        }
+    }
+
+    fn open_to_all(&mut self, reachable: &[&Place]) {
+        if reachable.is_empty() {
+            return;
+        }
+        let places = labels(reachable);
+        let danger = "who reaches it can submit runs, and so execute code here and on every node";
+        if self.raw.args.security.allow_insecure_network {
+            self.warn(format!("no account is asked for (--account-auth off) on {places}: {danger}"));
+        } else if self.security_must_be_decided() {
+            let what = format!("--account-auth off with an address that other machines reach ({places}): {danger}");
+            let advice = "leave it out, or listen on 127.0.0.1; where every machine on the network is trusted, add \
+                          --allow-insecure-network";
+            self.refuse(&[&["account-auth"], flags(reachable).as_slice()].concat(), what, advice);
+        }
+    }
+
+    /// The app port is never encrypted, and asks for a login only where there is a secret.
+    pub(super) fn app_port(&mut self, addresses: &Addresses, has_secret: bool) {
+        if !addresses.serverappio.is_on_network() {
+            return;
+        }
+        let place = addresses.serverappio.label();
+        self.warn(match has_secret {
+            true => format!("{place} has no TLS: let only trusted machines reach it"),
+            false => format!(
+                "{place} has no TLS, and asks nobody who they are before it gives a run away: let only trusted machines \
+                 reach it, or give --superexec-auth-secret-file (Flower 1.30 and later, --isolation process)"
+            ),
+        });
+    }
+}
+
+fn on_network<const N: usize>(places: [&Place; N]) -> Vec<&Place> {
+    places.into_iter().filter(|place| place.is_on_network()).collect()
+}
+
+fn labels(places: &[&Place]) -> String {
+    places.iter().map(|place| place.label()).collect::<Vec<_>>().join(", ")
+}
+
+fn flags(places: &[&Place]) -> Vec<&'static str> {
+    places.iter().flat_map(|place| place.flags).copied().collect()
+}
