@@ -35,6 +35,7 @@ const OTHER_STRATEGY: &str = "other";
 
 const ROUND_BUCKETS_S: [f64; 8] = [1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 const CALL_BUCKETS_S: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0];
+const CLIENT_BUCKETS_S: [f64; 9] = [0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
 const COMMIT_BUCKETS_S: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
 
 type Real = Gauge<f64, AtomicU64>;
@@ -102,6 +103,7 @@ pub struct Metrics {
     cache_hits: Counter,
     cache_misses: Counter,
     audit_entries: Family<OfAction, Counter>,
+    client_seconds: Histogram,
     round_seconds: Family<OfStrategy, Histogram, Buckets>,
     /// Those told apart in `round_seconds`.
     strategies: Mutex<BTreeSet<String>>,
@@ -165,6 +167,7 @@ impl Metrics {
         let r = &mut registry;
         let per_call = Family::new_with_constructor(Buckets(&CALL_BUCKETS_S));
         let per_round = Family::new_with_constructor(Buckets(&ROUND_BUCKETS_S));
+        let per_client = Histogram::new(CLIENT_BUCKETS_S);
         let per_commit = Histogram::new(COMMIT_BUCKETS_S);
         // Counters get `_total` behind their names when they are written.
         let metrics = Metrics {
@@ -185,6 +188,7 @@ impl Metrics {
             cache_hits: register(r, "trellis_object_cache_hits", "Objects served from memory", Counter::default()),
             cache_misses: register(r, "trellis_object_cache_misses", "Objects read from disk", Counter::default()),
             audit_entries: register(r, "trellis_audit_entries", "Entries in the audit log", Family::default()),
+            client_seconds: register(r, "trellis_clientapp_duration_seconds", "Work of a ClientApp", per_client),
             round_seconds: register(r, "fl_round_duration_seconds", "Time of a round", per_round),
             strategies: Mutex::default(),
             clients_failed: register(r, "fl_clients_failed", "Errors in place of replies", Counter::default()),
@@ -254,14 +258,30 @@ impl Metrics {
         self.clients_failed.inc();
     }
 
+    /// A ClientApp was at work for so long on one instruction, by the word of its node.
+    pub fn clientapp_worked(&self, seconds: f64) {
+        if seconds.is_finite() && seconds > 0.0 {
+            self.client_seconds.observe(seconds);
+        }
+    }
+
+    /// Rounds of this strategy will be measured: they are counted from zero.
+    pub fn training_started(&self, strategy: Option<&str>) {
+        drop(self.round_seconds.get_or_create(&self.of_strategy(strategy)));
+    }
+
     pub fn round_ended(&self, strategy: Option<&str>, seconds: f64) {
+        self.round_seconds.get_or_create(&self.of_strategy(strategy)).observe(seconds);
+    }
+
+    fn of_strategy(&self, strategy: Option<&str>) -> OfStrategy {
         let mut strategy = strategy.unwrap_or(UNKNOWN_STRATEGY);
         let mut known = self.strategies.lock().expect("no holder panics");
         if !known.contains(strategy) && known.len() >= MAX_STRATEGIES {
             strategy = OTHER_STRATEGY;
         }
         known.insert(strategy.to_owned());
-        self.round_seconds.get_or_create(&OfStrategy { strategy: strategy.to_owned() }).observe(seconds);
+        OfStrategy { strategy: strategy.to_owned() }
     }
 
     /// Everything as text, labelled [`CONTENT_TYPE`]. `connected` counts where the store cannot.

@@ -131,6 +131,7 @@ fn the_superlink_at_work() {
     metrics.object_from_memory();
     metrics.object_from_disk();
     metrics.audit_entry("node_joined");
+    [2.0, 0.0, f64::NAN].into_iter().for_each(|seconds| metrics.clientapp_worked(seconds));
     let scraped = metrics.scrape(&trained(), 0, &snapshot());
     let without_buckets: String =
         scraped.lines().filter(|line| !line.contains("_bucket")).map(|line| format!("{line}\n")).collect();
@@ -149,6 +150,8 @@ trellis_calls_held{api="trellis"} 0
 trellis_calls_refused_total{reason="overloaded"} 1
 trellis_calls_total{api="fleet",rpc="PullMessages",transport="grpc",version="1.25",code="OK"} 2
 trellis_calls_total{api="fleet",rpc="PullMessages",transport="grpc",version="unknown",code="UNAVAILABLE"} 1
+trellis_clientapp_duration_seconds_count 1
+trellis_clientapp_duration_seconds_sum 2.0
 trellis_connections{front_end="http"} 1
 trellis_nodes{state="online",version="1.25"} 2
 trellis_nodes{state="online",version="unknown"} 1
@@ -182,6 +185,22 @@ fn the_process_tells_of_itself() {
         assert!(matches!(value, Some(Ok(value)) if value > 0.0), "{name}: {value:?}");
     }
     assert!(scraped.ends_with("# EOF\n"));
+}
+
+/// The first count of a series that was not there before is no increase to Prometheus.
+#[test]
+fn counting_starts_at_zero() {
+    let metrics = Metrics::new("1.2.3");
+    metrics.training_started(Some("FedAvg"));
+    let scraped = metrics.scrape(&Gauges::default(), 0, &Snapshot::default());
+    for zero in [
+        "fl_round_duration_seconds_count{strategy=\"FedAvg\"} 0",
+        "fl_clients_failed_total 0",
+        "trellis_calls_refused_total{reason=\"overloaded\"} 0",
+        "trellis_store_commits_total{result=\"failed\"} 0",
+    ] {
+        assert!(scraped.contains(&format!("\n{zero}\n")), "{zero}");
+    }
 }
 
 #[test]

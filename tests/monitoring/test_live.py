@@ -1,0 +1,118 @@
+"""Debian's Prometheus, with the configuration that operators get, watches a real training by official Flower."""
+
+import json
+import math
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.prometheus import Prometheus
+from harness.waiting import wait_for
+from monitoring.expressions import FOREIGN, dashboards, metrics_of, queries
+
+ROUNDS = 3
+RUN_LIMIT_S = 180.0
+SCRAPE_LIMIT_S = 30.0
+
+pytestmark = pytest.mark.trellis_only
+
+
+def configure(deployed: Path, directory: Path, address: str) -> Path:
+    """The shipped configuration with our target, and in a hurry."""
+    shutil.copytree(deployed, directory)
+    config = directory / "prometheus.yml"
+    hurried = config.read_text().replace("_interval: 15s", "_interval: 1s")
+    assert hurried.count(": 1s") == 2
+    config.write_text(hurried)
+    targets = directory / "targets" / "fl_training.yml"
+    moved = targets.read_text().replace("127.0.0.1:8000", address)
+    assert address in moved
+    targets.write_text(moved)
+    return config
+
+
+@pytest.fixture
+def watched(federation, prometheus_tools, deployed, workspace):
+    """A federation at work, and a Prometheus that has seen it."""
+    fed = federation(app="measured", link_flags=("--log-format", "json")).start()
+    config = configure(deployed, workspace.root / "monitoring", fed.superlink.http_address)
+    prometheus = Prometheus(workspace, config)
+    wait_for("a first scrape", lambda: prometheus.value('up{job="fl_training"}') == 1.0, SCRAPE_LIMIT_S)
+    return fed, prometheus
+
+
+def test_a_training_is_seen_on_every_dashboard(watched, deployed):
+    fed, prometheus = watched
+    begun = time.time()
+    stream = fed.cli.follow(num_server_rounds=ROUNDS)
+    assert stream.wait_exit(RUN_LIMIT_S) == 0, stream.output()
+    wait_for("the end of the run to be scraped", lambda: prometheus.value("fl_training_status") == 2.0, SCRAPE_LIMIT_S)
+
+    values = {
+        "fl_round_current": ROUNDS,
+        "fl_round_total": ROUNDS,
+        # Partition 1 has three of the four examples: 3/4 * 1 + 1/3, and 0.5 + 3/4 * 1/4.
+        "fl_aggregated_loss": 0.75 + 1 / 3,
+        "fl_aggregated_accuracy": 0.6875,
+        "fl_clients_connected": 2,
+        "fl_clients_selected": 2,
+        "fl_clients_responded": 2,
+        "fl_clients_failed_total": 1,
+        "fl_round_duration_seconds_count": ROUNDS,
+        "fl_checkpoint_saved_total": 0,
+        "trellis_replies_awaited": 0,
+        'trellis_runs{state="finished"}': 1,
+        "trellis_clientapp_duration_seconds_count": 2 * 2 * ROUNDS,
+    }
+    assert {name: prometheus.value(name) for name in values} == pytest.approx(values)
+    assert prometheus.ask("query", query="fl_round_current")["result"][0]["metric"]["strategy"] == "FedAvg"
+
+    unanswered = [
+        f"{file}: {panel}: {query}"
+        for file, dashboard in dashboards(deployed).items()
+        for panel, query in queries(dashboard)
+        if not any(FOREIGN.fullmatch(name) for name in metrics_of(query))
+        and not any(map(math.isfinite, prometheus.values(query, begun, time.time())))
+    ]
+    assert unanswered == []
+    assert [alert for alert in prometheus.ask("alerts")["alerts"] if alert["state"] == "firing"] == []
+    assert_events(fed.superlink.process.output())
+
+
+def assert_events(log: str) -> None:
+    """The same training, told in the log."""
+    lines = [json.loads(line) for line in log.splitlines()]
+    for line in lines:
+        assert {"timestamp", "level", "logger", "role", "message", "source"} <= set(line), line
+        assert line["role"] == "superlink"
+    events = [(line["event"], line["data"]) for line in lines if "event" in line]
+    names = [name for name, _ in events]
+    assert names.count("client_join") == 2
+    told = [name for name in names if name != "client_join"]
+    in_a_round = ["round_start", "evaluation_result", "round_end"]
+    failing = ["round_start", "client_failure", "evaluation_result", "round_end"]
+    assert told[:11] == ["training_start", *in_a_round, *failing, *in_a_round]
+    assert told[11] == "training_end"
+
+    data = {name: fields for name, fields in events}
+    assert data["training_start"] == {"strategy": "FedAvg", "num_rounds": ROUNDS, "min_clients": 2}
+    assert data["round_start"] == {"round": ROUNDS, "num_clients_selected": 2, "strategy": "FedAvg"}
+    assert data["client_failure"]["round"] == 2
+    assert data["client_failure"]["error_type"] == "client_app_raised_exception"
+    assert data["evaluation_result"] == pytest.approx(
+        {"round": ROUNDS, "loss": 0.75 + 1 / 3, "accuracy": 0.6875, "num_examples": 4}
+    )
+    assert data["training_end"]["total_rounds"] == ROUNDS
+
+
+def test_a_dead_superlink_is_noticed(watched):
+    fed, prometheus = watched
+    fed.superlink.kill()
+
+    def is_pending() -> bool:
+        told = prometheus.ask("alerts")["alerts"]
+        return any(alert["labels"]["alertname"] == "SuperLinkDown" for alert in told)
+
+    wait_for("the alert SuperLinkDown to be pending", is_pending, SCRAPE_LIMIT_S)
