@@ -16,6 +16,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// Ticks between two signs of life while all is well.
 const TICKS_PER_LIFE_SIGN: u32 = 10;
 
+/// Ticks between two looks at the files of the certificate.
+const TICKS_PER_LOOK: u32 = 5;
 /// Ticks between two looks at who is there.
 const TICKS_PER_ROLL_CALL: u32 = 5;
 
@@ -52,6 +54,9 @@ async fn step(link: &Link, ticks: u32) -> Result<(), Refusal> {
     let ended = std::mem::take(&mut *link.ended.lock().expect("no holder panics"));
     survey::finished(link, ended);
     link.watch.tick(now);
+    if let Some(tls) = link.tls.as_ref().filter(|_| ticks.is_multiple_of(TICKS_PER_LOOK)) {
+        tls.look();
+    }
     if ticks.is_multiple_of(TICKS_PER_ROLL_CALL) {
         link.watch.nodes_online(&link.read(|view| view.online_nodes(now))?);
     }

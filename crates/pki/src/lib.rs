@@ -31,6 +31,8 @@ pub use check::{Checked, Files, check};
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use problem::{Problem, Severity};
+pub use reload::{Look, Reload};
+pub use served::Served;
 
 /// Seconds since the Unix epoch.
 pub type UnixSeconds = i64;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Read, Topic, Tx};
@@ -13,7 +14,6 @@ use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
 
 use super::app::session_id;
-use super::control::{ACCOUNT_ID, ACCOUNT_NAME};
 use super::random_id;
 use crate::clock::system_now;
 use crate::convert;
@@ -40,6 +40,10 @@ impl Caller {
     pub fn verify(link: &Link, client: &Client, headers: &HeaderMap, remote: SocketAddr) -> Result<Caller, Refusal> {
         let key = link.identities.signer(headers, system_now())?;
         Ok(Caller { key, transport: client.transport, client: client.describe(headers), remote })
+    }
+
+    pub fn key(&self) -> &Bytes {
+        &self.key
     }
 
     /// The caller speaks for this node.
@@ -75,7 +79,7 @@ pub async fn register_node(
     }
     let (id, now) = (NodeId(random_id()), link.now());
     let node =
-        link.write(move |tx| fleet::register(tx, id, (ACCOUNT_ID, ACCOUNT_NAME), &request.public_key, now)).await?;
+        link.write(move |tx| fleet::register(tx, id, (NOBODY_ID, NOBODY_NAME), &request.public_key, now)).await?;
     crash::point("node-registered");
     tracing::debug!(node = node.0, "node registered");
     Ok(RegisterNodeFleetResponse { node_id: node.0 })

@@ -10,6 +10,7 @@ use trellis_core::run::State;
 use super::metrics::{Counts, NodeCount, Snapshot, Version};
 use super::{Facts, Instruction, Resumed, numbers, round_of};
 use crate::api::app;
+use crate::front::TlsSettings;
 use crate::link::Link;
 
 /// How things stand now.
@@ -18,28 +19,27 @@ pub fn snapshot(link: &Link) -> Snapshot {
         counts: counts(link).ok(),
         store_works: link.store().works(),
         store_queue_length: link.store().queue_length(),
-        certificates: link.certificates.lock().expect("no holder panics").clone(),
+        certificates: link.tls.as_ref().map(TlsSettings::in_use).unwrap_or_default(),
     }
 }
 
 fn counts(link: &Link) -> Result<Counts, Refusal> {
     let now = link.now();
-    link.read(|view| {
-        let mut nodes = BTreeMap::new();
-        for node in view.nodes()? {
-            let version = Version::announced(node.client.split_once(' ').map(|(_, version)| version));
-            *nodes.entry((node.state().at(now).name(), version)).or_insert(0) += 1;
-        }
-        let mut runs = BTreeMap::new();
-        for run in view.runs()? {
-            *runs.entry(run.state().name()).or_insert(0) += 1;
-        }
-        Ok(Counts {
-            nodes: nodes.into_iter().map(|((state, version), count)| NodeCount { state, version, count }).collect(),
-            runs: runs.into_iter().collect(),
-            objects: view.object_count()?,
-            object_bytes: 0,
-        })
+    let census = link.read(|view| view.census(now))?;
+    let mut nodes = BTreeMap::new();
+    for (client, count) in &census.nodes_online_by_client {
+        let version = Version::announced(client.split_once(' ').map(|(_, version)| version));
+        *nodes.entry(("online", version)).or_insert(0) += count;
+    }
+    nodes.insert(("offline", Version::Unknown), census.nodes_offline);
+    nodes.insert(("registered", Version::Unknown), census.nodes_registered);
+    let finished = census.runs_completed + census.runs_failed + census.runs_stopped;
+    let (pending, starting, running) = (census.runs_pending, census.runs_starting, census.runs_running);
+    Ok(Counts {
+        nodes: nodes.into_iter().map(|((state, version), count)| NodeCount { state, version, count }).collect(),
+        runs: vec![("pending", pending), ("starting", starting), ("running", running), ("finished", finished)],
+        objects: census.objects,
+        object_bytes: census.object_bytes,
     })
 }
 
