@@ -129,13 +129,18 @@ def assert_dashboards(prometheus: Prometheus, deployed: Path, begun: float) -> N
     assert unanswered == []
 
 
-def assert_events(log: str) -> None:
-    """The same training, told in the log."""
+def events_in(log: str) -> list[tuple[str, dict]]:
+    """Name and data of each event; every line has what every line must have."""
     lines = [json.loads(line) for line in log.splitlines()]
     for line in lines:
         assert {"timestamp", "level", "logger", "role", "message", "source"} <= set(line), line
         assert line["role"] == "superlink"
-    events = [(line["event"], line["data"]) for line in lines if "event" in line]
+    return [(line["event"], line["data"]) for line in lines if "event" in line]
+
+
+def assert_events(log: str) -> None:
+    """The same training, told in the log."""
+    events = events_in(log)
     names = [name for name, _ in events]
     assert names.count("client_join") == 2
     told = [name for name in names if name != "client_join"]
@@ -153,6 +158,27 @@ def assert_events(log: str) -> None:
         {"round": ROUNDS, "loss": 0.75 + 1 / 3, "accuracy": 0.6875, "num_examples": 4}
     )
     assert data["training_end"]["total_rounds"] == ROUNDS
+
+
+def test_a_training_is_told_across_a_crash(federation):
+    """What began before the kill is not told again, and what ends after it is."""
+    fed = federation(app="measured", link_flags=("--log-format", "json")).start()
+    run_id = fed.cli.submit(num_server_rounds=ROUNDS, fail_round=0)
+    fed.superlink.process.wait_line('"event":"round_start","data":{"round":2,', RUN_LIMIT_S)
+    fed.superlink.kill()
+    fed.superlink.start()
+    fed.wait_finished(run_id)
+    log = fed.superlink.process
+    log.wait_line('"event":"training_end"', SCRAPE_LIMIT_S)
+
+    events = [(name, data) for name, data in events_in(log.output()) if not name.startswith("client_")]
+    told = [(name, data["round"]) for name, data in events if "round" in data]
+    rounds = range(1, ROUNDS + 1)
+    for name in ("round_start", "evaluation_result", "round_end"):
+        assert [number for event, number in told if event == name] == list(rounds), name
+    assert [name for name, _ in events].count("training_start") == 1
+    last, data = events[-1]
+    assert (last, data["total_rounds"]) == ("training_end", ROUNDS)
 
 
 def test_a_dead_superlink_is_noticed(watched):
