@@ -56,13 +56,17 @@ fn a_token_registers_one_key_and_a_lost_answer_costs_nothing() {
     assert_eq!(join(&scene, 1, 11, 11, T0 + 10.0 * TTL_S).unwrap(), joined, "its time is up: it was used in time");
     assert_eq!(why(join(&scene, 1, 12, 12, T0 + 3.0)), Rejected::Used, "by another key");
     assert_eq!(scene.dump(), before);
+    scene.online(13, T0 + 4.0);
+    assert_eq!(why(join(&scene, 1, 13, 13, T0 + 4.0)), Rejected::Used, "nor by that of another member");
     tells(
         &scene,
         "
         0 operator account-created root admin
         0 root secret-issued a new node join 01010101 (barn)
         1 root node-registered-by-token node 11 join 01010101 (barn) n11
-        2 node 11 node-activated node 11 http 1.42.0",
+        2 node 11 node-activated node 11 http 1.42.0
+        4 node 13 node-registered-by-itself node 13
+        4 node 13 node-activated node 13 grpc",
     );
 }
 
