@@ -47,7 +47,6 @@ pub fn note(link: &Link, mut call: RefusedCall) {
     let kind = format!("{}|{}|{}|{}", call.identity, call.peer, call.call, call.reason);
     if let Some(unwritten) = link.refused.admit(kind, now) {
         call.unwritten = unwritten;
-        link.watch.metrics.audit_entry("call_refused");
         link.write_unheard(move |tx| audit::refused(tx, &call, now));
     }
 }

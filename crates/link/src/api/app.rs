@@ -309,9 +309,9 @@ pub async fn pull_messages(
         collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
     }
     crash::point("replies-collected");
-    for (reply, tree) in &collected.replies {
+    let told = link.read(|view| Ok(collected.replies.iter().map(|(_, tree)| numbers(view, tree)).collect::<Vec<_>>()));
+    for ((reply, _), numbers) in collected.replies.iter().zip(told.unwrap_or_default()) {
         let error = reply.envelope.error.as_ref().map(|error| error.code);
-        let numbers = link.read(|view| Ok(numbers(view, tree))).unwrap_or_default();
         link.watch.reply_taken(run, reply.reply_to, error, &numbers, link.now());
     }
     let (messages_list, message_object_trees) = collected

@@ -189,6 +189,7 @@ pub async fn push_messages(
     let replies = incoming_replies(&request)?;
     let run = replies[0].envelope.run;
     let ids: Vec<String> = replies.iter().map(|reply| reply.envelope.id.to_string()).collect();
+    let runtimes_s: Vec<f64> = replies.iter().map(|reply| reply.runtime_s).collect();
     let now = link.now();
     let taken = link
         .write(move |tx| {
@@ -197,9 +198,12 @@ pub async fn push_messages(
         .await?;
     crash::point("reply-announced");
     let mut objects_to_push = Vec::new();
-    for (id, taken) in ids.iter().zip(taken) {
+    for ((id, runtime_s), taken) in ids.iter().zip(runtimes_s).zip(taken) {
         match taken {
-            Taken::Announced { missing } => objects_to_push.extend(missing.iter().map(ToString::to_string)),
+            Taken::Announced { missing } => {
+                objects_to_push.extend(missing.iter().map(ToString::to_string));
+                link.watch.metrics.clientapp_worked(runtime_s);
+            }
             Taken::Ignored(why) => tracing::warn!(node = node.0, run = run.0, message = id, why, "reply ignored"),
         }
     }

@@ -19,9 +19,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
+use trellis_core::census::Census;
 
 pub use label::{Api, FrontEnd, Reason, Transport, Version};
-pub use snapshot::{Certificate, Counts, NodeCount, Snapshot};
+pub use snapshot::{Certificate, Snapshot};
 
 use super::training::Gauges;
 
@@ -68,7 +69,6 @@ labels!(
     OfState { state: &'static str },
     OfResult { result: &'static str },
     OfRole { role: &'static str },
-    OfAction { action: &'static str },
 );
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -102,7 +102,6 @@ pub struct Metrics {
     commit_seconds: Histogram,
     cache_hits: Counter,
     cache_misses: Counter,
-    audit_entries: Family<OfAction, Counter>,
     client_seconds: Histogram,
     round_seconds: Family<OfStrategy, Histogram, Buckets>,
     /// Those told apart in `round_seconds`.
@@ -125,6 +124,8 @@ struct AtScrape {
     training_status: Gauge,
     nodes: Family<OfNode, Gauge>,
     runs: Family<OfState, Gauge>,
+    instructions: Family<OfState, Gauge>,
+    audit_entries: Gauge,
     objects: Gauge,
     object_bytes: Gauge,
     store_works: Gauge,
@@ -187,7 +188,6 @@ impl Metrics {
             commit_seconds: register(r, "trellis_store_commit_duration_seconds", "Time of a commit", per_commit),
             cache_hits: register(r, "trellis_object_cache_hits", "Objects served from memory", Counter::default()),
             cache_misses: register(r, "trellis_object_cache_misses", "Objects read from disk", Counter::default()),
-            audit_entries: register(r, "trellis_audit_entries", "Entries in the audit log", Family::default()),
             client_seconds: register(r, "trellis_clientapp_duration_seconds", "Work of a ClientApp", per_client),
             round_seconds: register(r, "fl_round_duration_seconds", "Time of a round", per_round),
             strategies: Mutex::default(),
@@ -249,11 +249,6 @@ impl Metrics {
         self.cache_misses.inc();
     }
 
-    /// `action` is of the audit log's own fixed list.
-    pub fn audit_entry(&self, action: &'static str) {
-        self.audit_entries.get_or_create(&OfAction { action }).inc();
-    }
-
     pub fn client_failed(&self) {
         self.clients_failed.inc();
     }
@@ -312,6 +307,8 @@ impl AtScrape {
             training_status: register(r, "fl_training_status", STATUS_HELP, Gauge::default()),
             nodes: register(r, "trellis_nodes", "Nodes by state and Flower version", Family::default()),
             runs: register(r, "trellis_runs", "Runs by state", Family::default()),
+            instructions: register(r, "trellis_instructions", "Instructions by state", Family::default()),
+            audit_entries: register(r, "trellis_audit_entries", "Entries in the audit log", Gauge::default()),
             objects: register(r, "trellis_objects", "Objects stored", Gauge::default()),
             object_bytes: register(r, "trellis_object_bytes", "Bytes of objects stored", Gauge::default()),
             store_works: register(r, "trellis_store_works", "1: the last commit worked", Gauge::default()),
@@ -358,20 +355,45 @@ impl AtScrape {
         for certificate in &snapshot.certificates {
             self.certificate_expiry.get_or_create(&OfRole { role: certificate.role }).set(certificate.expires_at);
         }
+        let online = snapshot.census.as_ref().map_or(connected as u64, Census::nodes_online);
+        self.clients_connected.set(online as i64);
         self.nodes.clear();
         self.runs.clear();
-        let counts = snapshot.counts.as_ref();
-        self.clients_connected.set(counts.map_or(connected as u64, Counts::online) as i64);
-        let Some(counts) = counts else { return };
-        for nodes in &counts.nodes {
-            let of = OfNode { state: nodes.state, version: nodes.version };
-            self.nodes.get_or_create(&of).set(nodes.count as i64);
+        self.instructions.clear();
+        if let Some(census) = &snapshot.census {
+            self.fill_census(census);
         }
-        for (state, count) in &counts.runs {
-            self.runs.get_or_create(&OfState { state }).set(*count as i64);
+    }
+
+    fn fill_census(&self, census: &Census) {
+        let nodes = |state, version| self.nodes.get_or_create_owned(&OfNode { state, version });
+        nodes("registered", Version::Unknown).set(census.nodes_registered as i64);
+        nodes("offline", Version::Unknown).set(census.nodes_offline as i64);
+        for (client, count) in &census.nodes_online_by_client {
+            nodes("online", Version::of_client(client)).inc_by(*count as i64);
         }
-        self.objects.set(counts.objects as i64);
-        self.object_bytes.set(counts.object_bytes as i64);
+        let runs = [
+            ("pending", census.runs_pending),
+            ("starting", census.runs_starting),
+            ("running", census.runs_running),
+            ("completed", census.runs_completed),
+            ("failed", census.runs_failed),
+            ("stopped", census.runs_stopped),
+        ];
+        let instructions = [
+            ("incomplete", census.instructions_incomplete),
+            ("waiting", census.instructions_waiting),
+            ("out", census.instructions_out),
+            ("answered", census.instructions_answered),
+        ];
+        for (family, counts) in [(&self.runs, &runs[..]), (&self.instructions, &instructions[..])] {
+            for (state, count) in counts {
+                family.get_or_create(&OfState { state }).set(*count as i64);
+            }
+        }
+        self.objects.set(census.objects as i64);
+        self.object_bytes.set(census.object_bytes as i64);
+        self.audit_entries.set(census.audit_entries as i64);
     }
 }
 

@@ -1,13 +1,17 @@
 //! What the watch learns by looking at the state: how things stand at a scrape, where trainings stand at the start, which
 //! runs have ended.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
+use trellis_core::Seconds;
 use trellis_core::id::RunId;
+use trellis_core::message::Envelope;
+use trellis_core::object;
+use trellis_core::port::Read;
 use trellis_core::refusal::Refusal;
 use trellis_core::run::State;
 
-use super::metrics::{Counts, NodeCount, Snapshot, Version};
+use super::metrics::Snapshot;
 use super::{Facts, Instruction, Resumed, numbers, round_of};
 use crate::api::app;
 use crate::front::TlsSettings;
@@ -16,31 +20,11 @@ use crate::link::Link;
 /// How things stand now.
 pub fn snapshot(link: &Link) -> Snapshot {
     Snapshot {
-        counts: counts(link).ok(),
+        census: link.read(|view| view.census(link.now())).ok(),
         store_works: link.store().works(),
         store_queue_length: link.store().queue_length(),
         certificates: link.tls.as_ref().map(TlsSettings::in_use).unwrap_or_default(),
     }
-}
-
-fn counts(link: &Link) -> Result<Counts, Refusal> {
-    let now = link.now();
-    let census = link.read(|view| view.census(now))?;
-    let mut nodes = BTreeMap::new();
-    for (client, count) in &census.nodes_online_by_client {
-        let version = Version::announced(client.split_once(' ').map(|(_, version)| version));
-        *nodes.entry(("online", version)).or_insert(0) += count;
-    }
-    nodes.insert(("offline", Version::Unknown), census.nodes_offline);
-    nodes.insert(("registered", Version::Unknown), census.nodes_registered);
-    let finished = census.runs_completed + census.runs_failed + census.runs_stopped;
-    let (pending, starting, running) = (census.runs_pending, census.runs_starting, census.runs_running);
-    Ok(Counts {
-        nodes: nodes.into_iter().map(|((state, version), count)| NodeCount { state, version, count }).collect(),
-        runs: vec![("pending", pending), ("starting", starting), ("running", running), ("finished", finished)],
-        objects: census.objects,
-        object_bytes: census.object_bytes,
-    })
 }
 
 /// Picks up the trainings that were at work when the process before this one ended.
@@ -50,26 +34,35 @@ pub fn resume(link: &Link) -> Result<(), Refusal> {
         if *run.state() != State::Running {
             continue;
         }
-        let (facts, awaited, round, round_since) = link.read(|view| {
+        let (facts, (round, sent)) = link.read(|view| {
             let facts = view.fab(&run.fab_hash)?.map_or_else(Facts::default, |fab| app::facts(&run, &fab));
-            let (mut awaited, mut round, mut since) = (Vec::new(), None, now);
-            for id in view.instructions_of_run(run.id)? {
-                let Some(instruction) = view.instruction(id)? else { continue };
-                if view.reply_to(id)?.is_some_and(|reply| reply.ready) {
-                    continue;
-                }
-                if round.is_none() {
-                    round = round_of(&numbers(view, &trellis_core::object::tree(view, id)?));
-                }
-                since = f64::min(since, instruction.envelope.created_at);
-                awaited.push(Instruction::of(&instruction.envelope));
-            }
-            Ok((facts, awaited, round, since))
+            Ok((facts, newest_round(view, run.id)?))
         })?;
+        let awaited: Vec<_> = sent.iter().map(Instruction::of).collect();
         let since = run.running_at.unwrap_or(now);
+        let round_since = sent.iter().map(|sent| sent.created_at).fold(now, Seconds::min);
         link.watch.run_resumed(run.id, facts, &Resumed { since, awaited: &awaited, round, round_since }, now);
     }
     Ok(())
+}
+
+/// The instructions whose replies the ServerApp has not fetched, those of rounds that it gave up excepted.
+fn newest_round(view: &dyn Read, run: RunId) -> Result<(Option<u64>, Vec<Envelope>), Refusal> {
+    // The instructions of a round share their content: it is opened once.
+    let mut rounds = HashMap::new();
+    let mut sent = Vec::new();
+    for id in view.instructions_of_run(run)? {
+        let Some(instruction) = view.instruction(id)? else { continue };
+        let content = view.children(id)?;
+        let round = match rounds.get(&content) {
+            Some(round) => *round,
+            None => *rounds.entry(content).or_insert(round_of(&numbers(view, &object::tree(view, id)?))),
+        };
+        sent.push((round, instruction.envelope));
+    }
+    let newest = sent.iter().filter_map(|(round, _)| *round).max();
+    sent.retain(|(round, _)| round.is_none() || *round == newest);
+    Ok((newest, sent.into_iter().map(|(_, envelope)| envelope).collect()))
 }
 
 /// Tells the watch of runs that have ended.

@@ -89,6 +89,11 @@ impl Version {
             _ => Version::Other,
         }
     }
+
+    /// From what is kept of a node: its transport, and behind it what it announced.
+    pub fn of_client(client: &str) -> Version {
+        Version::announced(client.split_once(' ').map(|(_, version)| version))
+    }
 }
 
 impl EncodeLabelValue for Version {
@@ -120,5 +125,8 @@ mod tests {
         ] {
             assert_eq!(Version::announced(text), expected, "{text:?}");
         }
+        assert_eq!(Version::of_client("http 1.42.0"), Version::One(42));
+        assert_eq!(Version::of_client("grpc"), Version::Unknown);
+        assert_eq!(Version::of_client(""), Version::Unknown);
     }
 }

@@ -29,13 +29,18 @@ fn trained() -> Gauges {
 }
 
 fn snapshot() -> Snapshot {
-    let count = |state, version, count| NodeCount { state, version, count };
+    let online = [("grpc 1.25.0", 1), ("grpc 1.25.1", 1), ("grpc", 1), ("http 1.42.0", 3)];
     Snapshot {
-        counts: Some(Counts {
-            nodes: vec![count("online", Version::One(25), 2), count("online", Version::Unknown, 1)],
-            runs: vec![("finished", 7), ("running", 1)],
+        census: Some(Census {
+            nodes_offline: 4,
+            nodes_online_by_client: online.into_iter().map(|(client, count)| (client.to_owned(), count)).collect(),
+            runs_running: 1,
+            runs_completed: 7,
+            instructions_out: 2,
             objects: 12,
             object_bytes: 1 << 33,
+            audit_entries: 9,
+            ..Census::default()
         }),
         store_works: true,
         store_queue_length: 5,
@@ -56,7 +61,7 @@ fn training() {
         r#"fl_aggregated_accuracy{strategy="FedAvg"} 0.5
 fl_aggregated_loss{strategy="FedAvg"} 0.25
 fl_checkpoint_saved_total 0
-fl_clients_connected 3
+fl_clients_connected 6
 fl_clients_failed_total 1
 fl_clients_responded 3
 fl_clients_selected 4
@@ -130,7 +135,6 @@ fn the_superlink_at_work() {
     metrics.commit_finished(2, Duration::from_secs(9), false);
     metrics.object_from_memory();
     metrics.object_from_disk();
-    metrics.audit_entry("node_joined");
     [2.0, 0.0, f64::NAN].into_iter().for_each(|seconds| metrics.clientapp_worked(seconds));
     let scraped = metrics.scrape(&trained(), 0, &snapshot());
     let without_buckets: String =
@@ -139,7 +143,7 @@ fn the_superlink_at_work() {
     let shown: Vec<&str> = without_buckets.lines().filter(|line| line.starts_with("trellis_")).filter(quiet).collect();
     assert_eq!(
         samples(&shown.join("\n"), &["trellis_"]),
-        r#"trellis_audit_entries_total{action="node_joined"} 1
+        r#"trellis_audit_entries 9
 trellis_build_info{version="1.2.3"} 1
 trellis_call_duration_seconds_count{api="fleet"} 3
 trellis_call_duration_seconds_sum{api="fleet"} 3.006
@@ -153,15 +157,26 @@ trellis_calls_total{api="fleet",rpc="PullMessages",transport="grpc",version="unk
 trellis_clientapp_duration_seconds_count 1
 trellis_clientapp_duration_seconds_sum 2.0
 trellis_connections{front_end="http"} 1
+trellis_instructions{state="answered"} 0
+trellis_instructions{state="incomplete"} 0
+trellis_instructions{state="out"} 2
+trellis_instructions{state="waiting"} 0
+trellis_nodes{state="offline",version="unknown"} 4
 trellis_nodes{state="online",version="1.25"} 2
+trellis_nodes{state="online",version="1.42"} 3
 trellis_nodes{state="online",version="unknown"} 1
+trellis_nodes{state="registered",version="unknown"} 0
 trellis_object_bytes 8589934592
 trellis_object_cache_hits_total 1
 trellis_object_cache_misses_total 1
 trellis_objects 12
 trellis_replies_awaited 1
-trellis_runs{state="finished"} 7
+trellis_runs{state="completed"} 7
+trellis_runs{state="failed"} 0
+trellis_runs{state="pending"} 0
 trellis_runs{state="running"} 1
+trellis_runs{state="starting"} 0
+trellis_runs{state="stopped"} 0
 trellis_store_commit_duration_seconds_count 2
 trellis_store_commit_duration_seconds_sum 9.0008
 trellis_store_commits_total{result="failed"} 1
