@@ -44,6 +44,10 @@ lint: ## formatting, clippy without warnings, and the dependency policy
 interop: release ## unmodified Flower 1.25.0 around our SuperLink, in every mode (several minutes)
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop $(ARGS)
 
+.PHONY: monitoring
+monitoring: release ## alert rules, dashboards and events, with Debian's Prometheus and a real training
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py monitoring $(ARGS)
+
 .PHONY: soak
 soak: release ## kill the SuperLink at every crash point and at KILLS random moments (SEED=n repeats a session)
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -4,6 +4,9 @@
 //! case panics where the store breaks the port's word. Nothing here knows what a store is made of, and nothing waits
 //! for the clock: cases wait for events, with [`PATIENCE`] as the end of a test that hangs.
 
+mod account;
+mod audit;
+mod census;
 mod job;
 mod message;
 mod node;
@@ -40,7 +43,8 @@ pub type Case = (&'static str, fn(&Subject<'_>));
 
 /// All cases. Each needs a subject of its own.
 pub fn suite() -> Vec<Case> {
-    [node::CASES, run::CASES, token::CASES, message::CASES, object::CASES, job::CASES].concat()
+    let machines = [node::CASES, run::CASES, token::CASES, message::CASES, object::CASES].concat();
+    [&machines[..], account::CASES, audit::CASES, census::CASES, job::CASES].concat()
 }
 
 /// A job that hands the result of `work` to whoever waits for it. A refusal by `work` undoes it.

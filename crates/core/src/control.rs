@@ -1,7 +1,10 @@
 //! What users do: start and stop runs, register and unregister nodes.
 
+use std::fmt;
+
 use crate::Seconds;
 use crate::app;
+use crate::audit;
 use crate::fleet::{self, KEY_IN_USE};
 use crate::id::{NodeId, RunId};
 use crate::node::Node;
@@ -47,6 +50,17 @@ pub struct NewNode {
     pub location: String,
 }
 
+impl fmt::Display for NewNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name.as_str(), self.location.as_str()) {
+            ("", "") => Ok(()),
+            (name, "") => f.write_str(name),
+            ("", location) => write!(f, "at {location}"),
+            (name, location) => write!(f, "{name} at {location}"),
+        }
+    }
+}
+
 /// Makes a node for a key that its owner vouches for.
 pub fn register_node(
     tx: &mut dyn Tx,
@@ -58,14 +72,26 @@ pub fn register_node(
     if tx.node_by_key(&new.key)?.is_some() {
         return Err(Refusal::new(Kind::Precondition, KEY_IN_USE));
     }
+    insert_node(tx, id, owner, new, now)?;
+    audit::note(tx, audit::Event::NodeRegisteredByUser, owner.1, &audit::node(id), &new.to_string(), now)?;
+    Ok(id)
+}
+
+/// Keeps a node whose key is not known yet.
+pub(crate) fn insert_node(
+    tx: &mut dyn Tx,
+    id: NodeId,
+    owner: (&str, &str),
+    new: &NewNode,
+    now: Seconds,
+) -> Result<(), Refusal> {
     if tx.node(id)?.is_some() {
         return Err(Refusal::new(Kind::Transient, "node ID taken, try again"));
     }
     let mut node = Node::register(id, owner, &new.key, DEFAULT_HEARTBEAT_INTERVAL_S, now);
     node.name.clone_from(&new.name);
     node.location.clone_from(&new.location);
-    tx.put_node(&node)?;
-    Ok(id)
+    tx.put_node(&node)
 }
 
 /// Whose nodes a user may take away.
@@ -85,5 +111,6 @@ pub fn unregister_node(
 ) -> Result<(), Refusal> {
     let not_found = || Refusal::new(Kind::NotFound, "Node ID not found for account");
     let node = tx.node(id)?.filter(|node| reach == Reach::All || node.owner_aid == by.0).ok_or_else(not_found)?;
-    if fleet::end(tx, node, now)? { Ok(()) } else { Err(not_found()) }
+    let event = audit::Event::NodeRevoked;
+    if fleet::end(tx, node, event, by.1, now)? { Ok(()) } else { Err(not_found()) }
 }

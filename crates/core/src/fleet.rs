@@ -1,6 +1,7 @@
 //! What nodes do: register, activate, beat, pull instructions, push replies.
 
 use crate::Seconds;
+use crate::audit;
 use crate::id::{MessageId, NodeId, RunId};
 use crate::message::{self, Envelope, Instruction, Reply, TTL_TOLERANCE_S};
 use crate::node::{Event, HEARTBEAT_INTERVAL_S, Node, State};
@@ -21,6 +22,8 @@ pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], no
         None if tx.node(id)?.is_some() => Err(Refusal::new(Kind::Transient, "node ID taken, try again")),
         None => {
             tx.put_node(&Node::register(id, owner, key, 0.0, now))?;
+            let subject = audit::node(id);
+            audit::note(tx, audit::Event::NodeRegisteredByItself, &subject, &subject, "", now)?;
             Ok(id)
         }
     }
@@ -33,11 +36,17 @@ pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, client: &str, now:
     let Some(mut node) = node else {
         return Err(Refusal::new(Kind::Precondition, "No SuperNode found with the given public key."));
     };
+    // A repeated call, and a process that was killed and is back before it was missed, are no news.
+    let is_news = !matches!(node.state().at(now), State::Online { .. }) || node.client != client;
     node.apply(Event::Activate { interval_s }, now).map_err(|why| {
         Refusal::new(Kind::Precondition, format!("SuperNode with node ID {} could not be activated: {why}.", node.id))
     })?;
     client.clone_into(&mut node.client);
     tx.put_node(&node)?;
+    if is_news {
+        let subject = audit::node(node.id);
+        audit::note(tx, audit::Event::NodeActivated, &subject, &subject, client, now)?;
+    }
     for mut instruction in tx.in_progress(node.id)? {
         if let Some(reply) = tx.reply_to(instruction.envelope.id)? {
             drop_reply(tx, &reply)?;
@@ -56,6 +65,8 @@ pub fn deactivate(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refus
         Refusal::new(Kind::Precondition, format!("SuperNode with node ID {id} could not be deactivated."))
     })?;
     tx.put_node(&node)?;
+    let subject = audit::node(id);
+    audit::note(tx, audit::Event::NodeDeactivated, &subject, &subject, "", now)?;
     wake_who_waits_for(tx, id)
 }
 
@@ -63,15 +74,23 @@ pub fn deactivate(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refus
 pub fn unregister(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refusal> {
     let gone = || Refusal::new(Kind::Precondition, format!("Node ID {id} already unregistered or not found."));
     let node = tx.node(id)?.ok_or_else(gone)?;
-    if end(tx, node, now)? { Ok(()) } else { Err(gone()) }
+    let event = audit::Event::NodeUnregistered;
+    if end(tx, node, event, &audit::node(id), now)? { Ok(()) } else { Err(gone()) }
 }
 
 /// Ends a node for good. Whoever waits for it, or is it, hears of it now. `false`: it was over before.
-pub(crate) fn end(tx: &mut dyn Tx, mut node: Node, now: Seconds) -> Result<bool, Refusal> {
+pub(crate) fn end(
+    tx: &mut dyn Tx,
+    mut node: Node,
+    event: audit::Event,
+    actor: &str,
+    now: Seconds,
+) -> Result<bool, Refusal> {
     if node.apply(Event::Unregister, now).is_err() {
         return Ok(false);
     }
     tx.put_node(&node)?;
+    audit::note(tx, event, actor, &audit::node(node.id), &node.name, now)?;
     tx.wake(Topic::Node(node.id));
     wake_who_waits_for(tx, node.id)?;
     Ok(true)

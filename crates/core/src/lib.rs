@@ -1,12 +1,17 @@
 //! The link core: what a SuperLink decides, without saying how it is asked or where it is kept.
 //!
-//! Two layers. The machines ([`node`], [`run`], [`token`], [`message`], [`object`]) say which step may follow which.
-//! The transactions ([`fleet`], [`app`], [`control`], [`upkeep`]) apply them to what a [`port::Tx`] holds; each of them
-//! is one atomic change, and each may be asked again after a crash without harm.
+//! Two layers. The machines ([`node`], [`run`], [`token`], [`message`], [`object`], [`account`], [`secret`]) say which
+//! step may follow which. The transactions ([`fleet`], [`app`], [`control`], [`access`], [`upkeep`], and those of
+//! [`account`]) apply them to what a [`port::Tx`] holds; each of them is one atomic change, and each may be asked again
+//! after a crash without harm. What they change about who is who, they tell [`audit`].
 //!
 //! Nothing here knows of tokio, sockets, files, clocks or protobuf. Time and randomness arrive as arguments.
 
+pub mod access;
+pub mod account;
 pub mod app;
+pub mod audit;
+pub mod census;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod control;
@@ -18,6 +23,7 @@ pub mod object;
 pub mod port;
 pub mod refusal;
 pub mod run;
+pub mod secret;
 pub mod token;
 pub mod upkeep;
 

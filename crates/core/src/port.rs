@@ -6,12 +6,16 @@
 use bytes::Bytes;
 
 use crate::Seconds;
+use crate::account::Account;
+use crate::audit;
+use crate::census::Census;
 use crate::id::{MessageId, NodeId, ObjectId, RunId};
 use crate::message::{Instruction, Reply};
 use crate::node::Node;
 use crate::object::{Content, Object};
 use crate::refusal::Refusal;
 use crate::run::Run;
+use crate::secret::{self, Secret, SecretId};
 use crate::token::Token;
 
 /// Something that a waiting caller may be waiting for. Announced after the commit that made it true.
@@ -96,6 +100,28 @@ pub trait Read {
     fn content(&self, id: ObjectId) -> Result<Option<Content>, Refusal>;
     fn object_count(&self) -> Result<u64, Refusal>;
 
+    fn account(&self, id: &str) -> Result<Option<Account>, Refusal>;
+    fn account_by_name(&self, name: &str) -> Result<Option<Account>, Refusal>;
+    /// By name.
+    fn accounts(&self) -> Result<Vec<Account>, Refusal>;
+    fn secret(&self, hash: &secret::Hash) -> Result<Option<Secret>, Refusal>;
+    fn secret_by_id(&self, id: SecretId) -> Result<Option<Secret>, Refusal>;
+    /// All of them, oldest first.
+    fn secrets(&self) -> Result<Vec<Secret>, Refusal>;
+    /// Those that speak for the account or were issued by it, oldest first.
+    fn secrets_of(&self, account: &str) -> Result<Vec<Secret>, Refusal>;
+    /// Secrets that were over at `until`.
+    fn ended_secrets(&self, until: Seconds, limit: usize) -> Result<Vec<Secret>, Refusal>;
+
+    /// Audit entries after number `after`, oldest first.
+    fn audit_after(&self, after: u64, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
+    /// The newest audit entries, oldest of them first.
+    fn audit_newest(&self, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
+    fn audit_count(&self) -> Result<u64, Refusal>;
+
+    /// How much there is of everything. Asked every few seconds, so it must not read whole tables of wide rows.
+    fn census(&self, now: Seconds) -> Result<Census, Refusal>;
+
     /// When a SuperLink was last known to be at work on this store.
     fn alive_at(&self) -> Result<Option<Seconds>, Refusal>;
 }
@@ -128,6 +154,22 @@ pub trait Tx: Read {
     fn discard(&mut self, content: &Content);
     /// Forgets the object; its file, if any, goes after the commit.
     fn delete_object(&mut self, id: ObjectId) -> Result<(), Refusal>;
+
+    fn put_account(&mut self, account: &Account) -> Result<(), Refusal>;
+    fn put_secret(&mut self, secret: &Secret) -> Result<(), Refusal>;
+    fn delete_secret(&mut self, hash: &secret::Hash) -> Result<(), Refusal>;
+
+    /// Writes an audit entry, with a number larger than all before it.
+    fn append_audit(
+        &mut self,
+        at: Seconds,
+        event: audit::Event,
+        actor: &str,
+        subject: &str,
+        detail: &str,
+    ) -> Result<(), Refusal>;
+    /// Forgets all audit entries but the newest `keep`.
+    fn trim_audit(&mut self, keep: u64) -> Result<(), Refusal>;
 
     fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal>;
 }

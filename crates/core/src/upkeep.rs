@@ -1,7 +1,10 @@
-//! What time does by itself: apps fall silent, instructions expire; and what an absence of the SuperLink excuses.
+//! What time does by itself: apps fall silent, instructions expire, what is over is forgotten; and what an absence of
+//! the SuperLink excuses.
 
 use crate::Seconds;
+use crate::access::REMEMBERED_S;
 use crate::app::{finish, process_gone};
+use crate::audit;
 use crate::fleet::drop_instruction;
 use crate::node;
 use crate::port::{Read, Topic, Tx};
@@ -12,7 +15,7 @@ use crate::token;
 /// What users read on a run whose app fell silent.
 pub const NO_HEARTBEAT: &str = "No heartbeat received from the run.";
 const NEVER_STARTED: &str = "The ServerApp was started several times and never asked for its inputs.";
-/// Instructions dropped in one transaction; the rest waits for the next look.
+/// Instructions, or secrets, dropped in one transaction; the rest waits for the next look.
 const EXPIRE_BATCH: usize = 256;
 
 /// Whether there is anything to do at `now`.
@@ -23,7 +26,9 @@ pub fn is_due(read: &(impl Read + ?Sized), now: Seconds) -> Result<bool, Refusal
             return Ok(true);
         }
     }
-    Ok(!read.expired_instructions(now, 1)?.is_empty())
+    Ok(!read.expired_instructions(now, 1)?.is_empty()
+        || !read.ended_secrets(now - REMEMBERED_S, 1)?.is_empty()
+        || read.audit_count()? > audit::MAX_ENTRIES)
 }
 
 /// Does what is due.
@@ -40,6 +45,12 @@ pub fn tick(tx: &mut dyn Tx, now: Seconds) -> Result<(), Refusal> {
             drop_instruction(tx, &instruction)?;
             tx.wake(Topic::Replies(instruction.envelope.run));
         }
+    }
+    for secret in tx.ended_secrets(now - REMEMBERED_S, EXPIRE_BATCH)? {
+        tx.delete_secret(&secret.hash)?;
+    }
+    if tx.audit_count()? > audit::MAX_ENTRIES {
+        tx.trim_audit(audit::MAX_ENTRIES)?;
     }
     Ok(())
 }

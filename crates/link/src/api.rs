@@ -4,6 +4,7 @@ pub mod account;
 pub mod app;
 pub mod control;
 pub mod fleet;
+pub mod trellis;
 
 use aws_lc_rs::digest;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};

@@ -138,7 +138,7 @@ pub fn override_config(config: Config) -> Vec<u8> {
     proto::Context { run_config: config, ..Default::default() }.encode_to_vec()
 }
 
-fn override_config_out(kept: &[u8]) -> Config {
+pub fn override_config_out(kept: &[u8]) -> Config {
     proto::Context::decode(kept).map(|context| context.run_config).unwrap_or_default()
 }
 

@@ -12,6 +12,8 @@ use std::fmt;
 use http::HeaderMap;
 use trellis_core::refusal::{Kind, Refusal};
 
+use crate::watch::metrics as label;
+
 /// The versions that this SuperLink was tested with.
 pub const OLDEST: Version = Version { major: 1, minor: 25 };
 pub const NEWEST: Version = Version { major: 1, minor: 42 };
@@ -30,6 +32,13 @@ impl Transport {
         match self {
             Transport::Grpc => "grpc",
             Transport::Http => "http",
+        }
+    }
+
+    pub fn label(self) -> label::Transport {
+        match self {
+            Transport::Grpc => label::Transport::Grpc,
+            Transport::Http => label::Transport::Http,
         }
     }
 }
@@ -54,7 +63,7 @@ impl fmt::Display for Version {
 }
 
 /// What a peer says of itself with a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     pub transport: Transport,
     pub version: Option<Version>,
@@ -73,6 +82,14 @@ impl Client {
                 format!("{} {cut}", self.transport.name())
             }
             None => self.transport.name().to_owned(),
+        }
+    }
+
+    pub fn version_label(&self) -> label::Version {
+        match self.version {
+            None => label::Version::Unknown,
+            Some(Version { major: 1, minor }) if minor <= 99 => label::Version::One(minor as u8),
+            Some(_) => label::Version::Other,
         }
     }
 

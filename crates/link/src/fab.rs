@@ -16,18 +16,24 @@ pub struct FabMetadata {
     pub version: String,
 }
 
-/// Reads publisher, name and version.
-pub fn metadata(fab: &[u8]) -> Result<FabMetadata, Refusal> {
-    let bad = |why: String| Refusal::new(Kind::Precondition, format!("The FAB cannot be used: {why}"));
+fn bad(why: String) -> Refusal {
+    Refusal::new(Kind::Precondition, format!("The FAB cannot be used: {why}"))
+}
+
+/// Reads the app's `pyproject.toml`.
+pub fn pyproject(fab: &[u8]) -> Result<toml::Table, Refusal> {
     let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| bad(format!("not a zip ({error})")))?;
     let file = archive.by_name("pyproject.toml").map_err(|_| bad("it has no pyproject.toml".into()))?;
     let mut text = String::new();
     file.take(MAX_PYPROJECT_BYTES)
         .read_to_string(&mut text)
         .map_err(|error| bad(format!("pyproject.toml cannot be read ({error})")))?;
-    let project: toml::Table =
-        text.parse().map_err(|error: toml::de::Error| bad(format!("pyproject.toml: {}", error.message())))?;
+    text.parse().map_err(|error: toml::de::Error| bad(format!("pyproject.toml: {}", error.message())))
+}
 
+/// Reads publisher, name and version.
+pub fn metadata(fab: &[u8]) -> Result<FabMetadata, Refusal> {
+    let project = pyproject(fab)?;
     let find = |path: &[&str]| {
         let mut value = project.get(path[0]);
         for key in &path[1..] {

@@ -10,10 +10,13 @@ mod door;
 mod grpc;
 mod http;
 mod listen;
+mod login;
 mod objects;
 mod reader;
 mod refusal;
 pub mod rpc;
+mod tls;
 
 pub use connection::{Front, Port};
-pub use listen::{Listener, TlsError, TlsSettings};
+pub use listen::Listener;
+pub use tls::{TlsError, TlsSettings};

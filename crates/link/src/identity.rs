@@ -68,6 +68,11 @@ impl Identities {
     }
 }
 
+/// A key as it comes in a header.
+pub fn decode_key(header: &str) -> Option<Vec<u8>> {
+    BASE64.decode(header).ok()
+}
+
 /// A PEM public key on a NIST curve.
 pub fn parse_key(pem: &[u8]) -> Option<ParsedPublicKey> {
     if pem.len() > MAX_KEY_BYTES {

@@ -14,6 +14,7 @@ mod identity;
 mod launch;
 mod link;
 mod objects;
+mod refusals;
 mod serve;
 mod upkeep;
 mod wake;

@@ -10,11 +10,15 @@ use trellis_core::port::{Job, Read, Store, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_store_sqlite::SqliteStore;
 
+use crate::api::account::Logins;
 use crate::clock::Clock;
 use crate::config::Limits;
+use crate::front::TlsSettings;
 use crate::identity::{Identities, SuperexecSecret};
 use crate::objects::HotObjects;
+use crate::refusals::RefusalLog;
 use crate::wake::WaitingRoom;
+use crate::watch::Watch;
 
 /// What every front end shares.
 pub struct Link {
@@ -25,35 +29,54 @@ pub struct Link {
     pub limits: Limits,
     pub identities: Identities,
     pub hot: HotObjects,
+    pub watch: Arc<Watch>,
+    /// Runs that have ended, of which the watch has not been told yet.
+    pub ended: Arc<Mutex<Vec<RunId>>>,
     /// Nodes must be registered through the Control API.
     pub supernode_auth: bool,
+    /// Control calls need the token of an account.
+    pub accounts: bool,
+    pub logins: Logins,
+    pub tls: Option<TlsSettings>,
     /// What those who start ServerApps must sign with.
     pub superexec_secret: Option<SuperexecSecret>,
     said: Mutex<HashSet<String>>,
+    /// Which refusals the audit log has.
+    pub refused: RefusalLog,
+}
+
+/// How a link is set up.
+pub struct Settings {
+    pub limits: Limits,
+    pub supernode_auth: bool,
+    pub accounts: bool,
+    pub tls: Option<TlsSettings>,
+    pub superexec_secret: Option<SuperexecSecret>,
+    pub ended: Arc<Mutex<Vec<RunId>>>,
 }
 
 /// Things said once that are remembered.
 const SAID: usize = 4096;
 
 impl Link {
-    pub fn new(
-        store: SqliteStore,
-        room: Arc<WaitingRoom>,
-        limits: Limits,
-        supernode_auth: bool,
-        superexec_secret: Option<SuperexecSecret>,
-    ) -> Link {
+    pub fn new(store: SqliteStore, room: Arc<WaitingRoom>, watch: Arc<Watch>, settings: Settings) -> Link {
         Link {
             store,
             clock: Clock::default(),
             traffic: Mutex::default(),
             room,
             identities: Identities::default(),
-            hot: HotObjects::new(limits.object_cache_bytes),
-            limits,
-            supernode_auth,
-            superexec_secret,
+            hot: HotObjects::new(settings.limits.object_cache_bytes),
+            watch,
+            ended: settings.ended,
+            limits: settings.limits,
+            supernode_auth: settings.supernode_auth,
+            accounts: settings.accounts,
+            logins: Logins::default(),
+            tls: settings.tls,
+            superexec_secret: settings.superexec_secret,
             said: Mutex::default(),
+            refused: RefusalLog::default(),
         }
     }
 

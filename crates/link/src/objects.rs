@@ -229,6 +229,12 @@ pub async fn fetch(link: &Link, run: RunId, id: ObjectId) -> Result<Outgoing, Re
         (Some(_), Some(Content::Inline(bytes))) => Ok(Outgoing::Whole(bytes)),
         (Some(_), Some(Content::File { name, bytes })) if bytes <= HOT_BYTES => {
             let vault = Arc::clone(link.store().vault());
+            let metrics = &link.watch.metrics;
+            if let Some(hot) = link.hot.cache.get(&id) {
+                metrics.object_from_memory();
+                return Ok(Outgoing::Whole(hot));
+            }
+            metrics.object_from_disk();
             let load = on_disk(move || {
                 let mut whole = Vec::with_capacity(bytes as usize);
                 vault.open_file(&name)?.read_to_end(&mut whole)?;

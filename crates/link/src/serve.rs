@@ -5,22 +5,29 @@ use std::future::Future;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tonic_health::server::health_reporter;
+use trellis_core::access::{self, NewSecret};
+use trellis_core::account::Role;
+use trellis_core::id::RunId;
+use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
 use trellis_core::upkeep::recover;
-use trellis_store_sqlite::{OpenError, SqliteStore, StateDirectory, Verdict, inspect};
+use trellis_pki::Endpoint;
+use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
+use crate::api::{account, hex, random};
 use crate::config::{Config, Isolation, Keepalive, StateLocation};
 use crate::front::{Front, Listener, Port, TlsError, TlsSettings};
 use crate::identity::SuperexecSecret;
 use crate::launch::{Launcher, NoPython, Python};
-use crate::link::Link;
+use crate::link::{Link, Settings};
 use crate::upkeep;
 use crate::wake::WaitingRoom;
+use crate::watch::{Watch, survey};
 
 /// After the wish to stop, calls at work get this long.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -43,6 +50,10 @@ pub enum ServeError {
     Secret { path: String, source: io::Error },
     #[error("the secret of SuperExecs in {path} is empty")]
     EmptySecret { path: String },
+    #[error("'{endpoint}' is no endpoint: {why}")]
+    Endpoint { endpoint: String, why: String },
+    #[error("cannot write the token of the first account to {path}")]
+    AdminToken { path: String, source: io::Error },
     #[error("a front end ended by itself")]
     Ended,
 }
@@ -107,19 +118,33 @@ impl SuperLink {
             Isolation::Subprocess => Some(Python::find(config.python.as_deref(), std::env::var_os("PATH").as_deref())?),
             Isolation::Process => None,
         };
-        let tls = config.tls.as_ref().map(TlsSettings::load).transpose()?;
+        let tls = match &config.tls {
+            Some(files) => Some(TlsSettings::load(files, endpoints(&config)?, Some(directory.path().to_owned()))?),
+            None => None,
+        };
         let secret = config.superexec_secret.as_deref().map(read_secret).transpose()?;
-        let ports = Ports::bind(&config, tls).await?;
+        let ports = Ports::bind(&config, tls.clone()).await?;
         let addresses = ports.addresses()?;
 
         let room = Arc::new(WaitingRoom::default());
-        let announce = Arc::clone(&room);
-        let store = SqliteStore::open(directory, Box::new(move |topics| announce.announce(topics)))?;
-        let link = Arc::new(Link::new(store, room, config.limits.clone(), config.supernode_auth, secret));
+        let watch = Arc::new(Watch::new(env!("CARGO_PKG_VERSION")));
+        let ended = Arc::new(Mutex::default());
+        let store = SqliteStore::open(directory, announcer(&room, &watch, &ended))?;
+        let settings = Settings {
+            limits: config.limits.clone(),
+            supernode_auth: config.supernode_auth,
+            accounts: config.accounts,
+            tls,
+            superexec_secret: secret,
+            ended,
+        };
+        let link = Arc::new(Link::new(store, room, watch, settings));
         let now = link.now();
         link.write(move |tx| recover(tx, now)).await.map_err(ServeError::Recovery)?;
 
-        let servers = ports.serve(&link, config.keepalive);
+        first_account(&link).await?;
+        survey::resume(&link).map_err(ServeError::Recovery)?;
+        let servers = ports.serve(&link, config.keepalive, addresses.http.port());
         if let Some(python) = python {
             let address = local(addresses.serverappio).to_string();
             let launcher = Launcher::new(Arc::clone(&link), python, address, config.dependency_installation)
@@ -155,6 +180,68 @@ impl SuperLink {
         };
         failed.map_or(kept.map_err(ServeError::Recovery), Err)
     }
+}
+
+/// The names that the certificate must cover: those that clients use, or else those that we listen on.
+fn endpoints(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
+    let listening = [&config.control_address, &config.fleet_address, &config.http_address];
+    let named: Vec<&String> =
+        if config.endpoints.is_empty() { listening.to_vec() } else { config.endpoints.iter().collect() };
+    let parsed = named
+        .into_iter()
+        .map(|name| Endpoint::parse(name).map_err(|why| ServeError::Endpoint { endpoint: name.clone(), why }));
+    let mut endpoints = parsed.collect::<Result<Vec<_>, _>>()?;
+    endpoints.retain(|endpoint| !endpoint.is_wildcard());
+    Ok(endpoints)
+}
+
+/// Where the token of the first account is put.
+const ADMIN_TOKEN_FILE: &str = "admin.token";
+
+/// Accounts are on and there is none: the first one is made, and its token put where only the owner of the state reads it.
+async fn first_account(link: &Link) -> Result<(), ServeError> {
+    if !link.accounts || !link.read(|view| view.accounts()).map_err(ServeError::Recovery)?.is_empty() {
+        return Ok(());
+    }
+    let path = link.store().directory().path().join(ADMIN_TOKEN_FILE);
+    let (token, hash) = account::new_token();
+    // Before the account: a token without an account is replaced at the next start, the reverse would be lost.
+    write_private(&path, &token)
+        .map_err(|source| ServeError::AdminToken { path: path.display().to_string(), source })?;
+    let (id, now) = (hex(&random::<8>()), link.now());
+    let made = link.write(move |tx| {
+        trellis_core::account::create(tx, &id, "admin", Role::Admin, "the SuperLink", now)?;
+        let secret = NewSecret { hash, label: "first".to_owned(), ttl_s: None };
+        access::issue_access(tx, "admin", &secret, "the SuperLink", now)
+    });
+    made.await.map_err(ServeError::Recovery)?;
+    tracing::info!(path = %path.display(), "the first account is 'admin'; its token is in this file");
+    Ok(())
+}
+
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let new = path.with_extension("new");
+    let _ = std::fs::remove_file(&new);
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)
+}
+
+/// Tells those who wait what became true, and notes the runs that ended.
+fn announcer(room: &Arc<WaitingRoom>, watch: &Arc<Watch>, ended: &Arc<Mutex<Vec<RunId>>>) -> OnCommit {
+    let (room, watch, ended) = (Arc::clone(room), Arc::clone(watch), Arc::clone(ended));
+    Box::new(move |commit| {
+        watch.metrics.commit_finished(commit.jobs, commit.took, commit.worked);
+        for topic in commit.topics {
+            if let Topic::Finished(run) = topic {
+                ended.lock().expect("no holder panics").push(*run);
+            }
+        }
+        room.announce(commit.topics);
+    })
 }
 
 fn read_secret(path: &Path) -> Result<SuperexecSecret, ServeError> {
@@ -216,8 +303,8 @@ impl Ports {
         })
     }
 
-    fn serve(self, link: &Arc<Link>, keepalive: Keepalive) -> JoinSet<()> {
-        let front = Front::new(Arc::clone(link), keepalive);
+    fn serve(self, link: &Arc<Link>, keepalive: Keepalive, http_port: u16) -> JoinSet<()> {
+        let front = Front::new(Arc::clone(link), keepalive, http_port);
         let mut servers = JoinSet::new();
         for (port, listener) in self.served {
             if let Ok(address) = listener.address() {

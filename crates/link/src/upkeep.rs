@@ -10,10 +10,16 @@ use trellis_core::refusal::Refusal;
 use trellis_core::upkeep;
 
 use crate::link::Link;
+use crate::watch::survey;
 
 const TICK: Duration = Duration::from_secs(1);
 /// Ticks between two signs of life while all is well.
 const TICKS_PER_LIFE_SIGN: u32 = 10;
+
+/// Ticks between two looks at the files of the certificate.
+const TICKS_PER_LOOK: u32 = 5;
+/// Ticks between two looks at who is there.
+const TICKS_PER_ROLL_CALL: u32 = 5;
 
 /// The whole server, in the words of `grpc.health.v1`.
 struct Overall;
@@ -45,6 +51,15 @@ pub async fn run(link: Arc<Link>, health: Option<HealthReporter>) {
 
 async fn step(link: &Link, ticks: u32) -> Result<(), Refusal> {
     let now = link.now();
+    let ended = std::mem::take(&mut *link.ended.lock().expect("no holder panics"));
+    survey::finished(link, ended);
+    link.watch.tick(now);
+    if let Some(tls) = link.tls.as_ref().filter(|_| ticks.is_multiple_of(TICKS_PER_LOOK)) {
+        tls.look();
+    }
+    if ticks.is_multiple_of(TICKS_PER_ROLL_CALL) {
+        link.watch.nodes_online(&link.read(|view| view.online_nodes(now))?);
+    }
     // While the store does not work, trying to write is how we learn that it does again.
     if ticks.is_multiple_of(TICKS_PER_LIFE_SIGN) || !link.store().works() {
         link.write(move |tx| tx.set_alive_at(now)).await?;

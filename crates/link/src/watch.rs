@@ -9,6 +9,7 @@ mod measure;
 pub mod metrics;
 mod presence;
 mod round;
+pub mod survey;
 mod training;
 
 use std::net::SocketAddr;
@@ -154,6 +155,7 @@ impl Watch {
     fn tell(&self, told: Vec<Told>) {
         for Told { run, strategy, event } in told {
             match event {
+                Event::TrainingStart { .. } => self.metrics.training_started(strategy.as_deref()),
                 Event::ClientFailure { .. } => self.metrics.client_failed(),
                 Event::RoundEnd { round_duration_seconds, .. } => {
                     self.metrics.round_ended(strategy.as_deref(), round_duration_seconds);

@@ -4,6 +4,7 @@
 //! One thread writes, and commits many jobs at once; readers never wait for it. This crate knows nothing of the
 //! network and decides nothing: it keeps what the core tells it to.
 
+mod census;
 pub mod crash;
 mod directory;
 mod error;
@@ -19,3 +20,4 @@ pub use directory::{OpenError, StateDirectory};
 pub use schema::{Verdict, inspect};
 pub use store::SqliteStore;
 pub use vault::{Spool, Vault};
+pub use writer::{Commit, OnCommit};

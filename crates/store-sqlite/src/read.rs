@@ -3,6 +3,9 @@
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use trellis_core::Seconds;
+use trellis_core::account::Account;
+use trellis_core::audit;
+use trellis_core::census::Census;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, MAX_DELIVERIES, Reply};
 use trellis_core::node::Node;
@@ -10,21 +13,27 @@ use trellis_core::object::{Content, Object};
 use trellis_core::port::{Fab, LogText, Read, Traffic};
 use trellis_core::refusal::Refusal;
 use trellis_core::run::Run;
+use trellis_core::secret::{Hash, Secret, SecretId};
 use trellis_core::token::Token;
 
+use crate::census;
 use crate::error::OrTransient;
-use crate::rows::{self, ENVELOPE_COLUMNS, NODE_COLUMNS, RUN_COLUMNS, TOKEN_COLUMNS, signed};
+use crate::rows::{
+    self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, RUN_COLUMNS, SECRET_COLUMNS, TOKEN_COLUMNS,
+    signed,
+};
 
 /// Asked every second.
 const EXPIRED: &str = "SELECT message_id FROM instruction WHERE created_at + ttl <= ?1 AND state <> 5 \
      ORDER BY created_at + ttl LIMIT ?2";
 
+const ENDED: &str = " FROM secret WHERE coalesce(changed_at, expires_at) <= ?1 LIMIT ?2";
 const ONLINE: &str = "SELECT node_id FROM node WHERE state = 1 AND online_until > ?1";
 
 pub(crate) struct View<'a>(pub(crate) &'a Connection);
 
 impl View<'_> {
-    fn one<T>(
+    pub(crate) fn one<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -34,7 +43,7 @@ impl View<'_> {
         statement.query_row(params, read).optional().or_transient()
     }
 
-    fn all<T>(
+    pub(crate) fn all<T>(
         &self,
         sql: &str,
         params: impl Params,
@@ -52,6 +61,11 @@ macro_rules! sql {
         static SQL: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| [$($part),+].concat());
         SQL.as_str()
     }};
+}
+
+/// A limit in SQLite's words, where a negative one is none.
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 impl Read for View<'_> {
@@ -169,7 +183,7 @@ impl Read for View<'_> {
     }
 
     fn expired_instructions(&self, now: Seconds, limit: usize) -> Result<Vec<MessageId>, Refusal> {
-        self.all(EXPIRED, (now, limit as i64), rows::message_id)
+        self.all(EXPIRED, (now, count(limit)), rows::message_id)
     }
 
     fn reply(&self, id: MessageId) -> Result<Option<Reply>, Refusal> {
@@ -215,6 +229,68 @@ impl Read for View<'_> {
         Ok(count.unwrap_or(0) as u64)
     }
 
+    fn account(&self, id: &str) -> Result<Option<Account>, Refusal> {
+        self.one(sql!("SELECT ", ACCOUNT_COLUMNS, " FROM account WHERE account_id = ?1"), [id], rows::account)
+    }
+
+    fn account_by_name(&self, name: &str) -> Result<Option<Account>, Refusal> {
+        self.one(sql!("SELECT ", ACCOUNT_COLUMNS, " FROM account WHERE name = ?1"), [name], rows::account)
+    }
+
+    fn accounts(&self) -> Result<Vec<Account>, Refusal> {
+        self.all(sql!("SELECT ", ACCOUNT_COLUMNS, " FROM account ORDER BY name"), [], rows::account)
+    }
+
+    fn secret(&self, hash: &Hash) -> Result<Option<Secret>, Refusal> {
+        self.one(sql!("SELECT ", SECRET_COLUMNS, " FROM secret WHERE hash = ?1"), [hash.as_slice()], rows::secret)
+    }
+
+    fn secret_by_id(&self, id: SecretId) -> Result<Option<Secret>, Refusal> {
+        let with = |rest: u8| {
+            let mut hash = [rest; 32];
+            hash[..4].copy_from_slice(id.as_bytes());
+            hash
+        };
+        let sql = sql!("SELECT ", SECRET_COLUMNS, " FROM secret WHERE hash BETWEEN ?1 AND ?2");
+        self.one(sql, (with(0).as_slice(), with(0xff).as_slice()), rows::secret)
+    }
+
+    fn secrets(&self) -> Result<Vec<Secret>, Refusal> {
+        self.all(sql!("SELECT ", SECRET_COLUMNS, " FROM secret ORDER BY created_at"), [], rows::secret)
+    }
+
+    fn secrets_of(&self, account: &str) -> Result<Vec<Secret>, Refusal> {
+        let sql = sql!("SELECT ", SECRET_COLUMNS, " FROM secret WHERE account_id = ?1 ORDER BY created_at");
+        self.all(sql, [account], rows::secret)
+    }
+
+    fn ended_secrets(&self, until: Seconds, limit: usize) -> Result<Vec<Secret>, Refusal> {
+        self.all(sql!("SELECT ", SECRET_COLUMNS, ENDED), (until, count(limit)), rows::secret)
+    }
+
+    fn audit_after(&self, after: u64, limit: usize) -> Result<Vec<audit::Entry>, Refusal> {
+        let sql = sql!("SELECT ", AUDIT_COLUMNS, " FROM audit WHERE seq > ?1 ORDER BY seq LIMIT ?2");
+        self.all(sql, (i64::try_from(after).unwrap_or(i64::MAX), count(limit)), rows::audit_entry)
+    }
+
+    fn audit_newest(&self, limit: usize) -> Result<Vec<audit::Entry>, Refusal> {
+        let sql = sql!("SELECT ", AUDIT_COLUMNS, " FROM audit ORDER BY seq DESC LIMIT ?1");
+        let mut entries = self.all(sql, [count(limit)], rows::audit_entry)?;
+        entries.reverse();
+        Ok(entries)
+    }
+
+    fn audit_count(&self) -> Result<u64, Refusal> {
+        // Numbers follow each other without gaps and only the oldest are deleted: no need to count.
+        let sql = "SELECT coalesce((SELECT max(seq) FROM audit) - (SELECT min(seq) FROM audit) + 1, 0)";
+        let count = self.one(sql, [], |row| row.get::<_, i64>(0))?;
+        Ok(count.unwrap_or(0) as u64)
+    }
+
+    fn census(&self, now: Seconds) -> Result<Census, Refusal> {
+        census::take(self, now)
+    }
+
     fn alive_at(&self) -> Result<Option<Seconds>, Refusal> {
         self.one("SELECT alive_at FROM heart", [], |row| row.get(0))
     }
@@ -223,20 +299,19 @@ impl Read for View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::{MIGRATIONS, migrate};
+    use crate::schema;
 
     /// What is asked all the time must not read whole tables: a run of ten thousand nodes has as many rows.
     #[test]
     fn frequent_questions_are_answered_by_an_index() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("state.db");
-        let mut connection = Connection::open(&path).unwrap();
-        migrate(&mut connection, &path, MIGRATIONS).unwrap();
-        for (sql, index) in [(EXPIRED, "instruction_expiry"), (ONLINE, "node_online")] {
-            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            let plan = statement.raw_query().mapped(|row| row.get::<_, String>(3));
-            let plan = plan.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");
-            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{sql}: {plan}");
+        let ended = ["SELECT hash", ENDED].concat();
+        let questions = [
+            (EXPIRED, "SEARCH instruction USING INDEX instruction_expiry"),
+            (ONLINE, "SEARCH node USING COVERING INDEX node_online"),
+            (&ended, "SEARCH secret USING COVERING INDEX secret_end"),
+        ];
+        for (sql, want) in questions {
+            assert!(schema::plan(sql).starts_with(want), "{sql}: {}", schema::plan(sql));
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use rusqlite::types::Type;
 use rusqlite::{Error, Row};
+use trellis_core::account::{self, Account, Role};
+use trellis_core::audit;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{self, Envelope, Instruction, MessageError, Reply};
 use trellis_core::node::{self, Node};
 use trellis_core::object::Object;
 use trellis_core::run::{self, Outcome, Run};
+use trellis_core::secret::{self, Purpose, Secret};
 use trellis_core::token::{self, Token};
 
 /// SQLite's integers are signed; ids use all 64 bits.
@@ -16,6 +19,10 @@ pub(crate) fn signed(id: u64) -> i64 {
 
 fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|id| id as u64)
+}
+
+fn optional(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    row.get::<_, Option<i64>>(column).map(|id| id.map(|id| id as u64))
 }
 
 pub(crate) fn run_id(row: &Row<'_>, column: usize) -> rusqlite::Result<RunId> {
@@ -159,10 +166,6 @@ pub(crate) fn token_state(state: token::State) -> i64 {
 
 pub(crate) const ENVELOPE_COLUMNS: &str = "message_id, run_id, src, dst, group_id, ttl, message_type, created_at, error_code, error_reason, src_task, dst_task";
 
-fn task(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
-    row.get::<_, Option<i64>>(column).map(|task| task.map(|task| task as u64))
-}
-
 fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
     let error = match row.get::<_, Option<i64>>(8)? {
         Some(code) => Some(MessageError { code, reason: row.get::<_, Option<String>>(9)?.unwrap_or_default() }),
@@ -177,8 +180,8 @@ fn envelope(row: &Row<'_>) -> rusqlite::Result<Envelope> {
         ttl_s: row.get(5)?,
         message_type: row.get(6)?,
         created_at: row.get(7)?,
-        src_task: task(row, 10)?,
-        dst_task: task(row, 11)?,
+        src_task: optional(row, 10)?,
+        dst_task: optional(row, 11)?,
         error,
     })
 }
@@ -214,6 +217,88 @@ pub(crate) fn object(row: &Row<'_>) -> rusqlite::Result<Object> {
         here: row.get(3)?,
         height: row.get(4)?,
         tree_objects: unsigned(row, 5)?,
+    })
+}
+
+pub(crate) const ACCOUNT_COLUMNS: &str = "account_id, name, created_at, role, state";
+
+pub(crate) fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
+    let (role, state): (i64, i64) = (row.get(3)?, row.get(4)?);
+    let role = Role::ALL.into_iter().find(|known| role_number(*known) == role).ok_or(unknown(3, role))?;
+    let state = match state {
+        0 => account::State::Active,
+        1 => account::State::Disabled,
+        other => return Err(unknown(4, other)),
+    };
+    let (id, name) = (row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_str()?);
+    Ok(Account::new(id, name, role, row.get(2)?).restore(state))
+}
+
+pub(crate) fn role_number(role: Role) -> i64 {
+    match role {
+        Role::Viewer => 0,
+        Role::Runner => 1,
+        Role::Admin => 2,
+    }
+}
+
+pub(crate) fn account_state(state: account::State) -> i64 {
+    match state {
+        account::State::Active => 0,
+        account::State::Disabled => 1,
+    }
+}
+
+pub(crate) const SECRET_COLUMNS: &str =
+    "hash, purpose, account_id, label, created_at, expires_at, state, changed_at, node_id";
+
+pub(crate) fn secret(row: &Row<'_>) -> rusqlite::Result<Secret> {
+    let number: i64 = row.get(1)?;
+    let purpose = Purpose::ALL.into_iter().find(|known| purpose_number(*known) == number);
+    let at = row.get::<_, Option<f64>>(7)?.unwrap_or(0.0);
+    let state = match row.get(6)? {
+        0 => secret::State::Fresh,
+        1 => secret::State::Used { at, node: optional(row, 8)?.map(NodeId) },
+        2 => secret::State::Revoked { at },
+        other => return Err(unknown(6, other)),
+    };
+    let hash = row.get_ref(0)?.as_blob()?.try_into().map_err(|error| damaged(0, error))?;
+    let (account, label) = (row.get_ref(2)?.as_str()?, row.get_ref(3)?.as_str()?);
+    let mut secret = Secret::new(hash, purpose.ok_or(unknown(1, number))?, account, label, None, row.get(4)?);
+    secret.expires_at = row.get(5)?;
+    Ok(secret.restore(state))
+}
+
+pub(crate) fn purpose_number(purpose: Purpose) -> i64 {
+    match purpose {
+        Purpose::Access => 0,
+        Purpose::Refresh => 1,
+        Purpose::Join => 2,
+    }
+}
+
+/// State, the time it was reached, and the node that joined, as columns.
+pub(crate) fn secret_state(state: secret::State) -> (i64, Option<f64>, Option<i64>) {
+    match state {
+        secret::State::Fresh => (0, None, None),
+        secret::State::Used { at, node } => (1, Some(at), node.map(|node| signed(node.0))),
+        secret::State::Revoked { at } => (2, Some(at), None),
+    }
+}
+
+pub(crate) const AUDIT_COLUMNS: &str = "seq, at, event, actor, subject, detail";
+
+pub(crate) fn audit_entry(row: &Row<'_>) -> rusqlite::Result<audit::Entry> {
+    let name = row.get_ref(2)?.as_str()?;
+    let event = audit::Event::from_name(name)
+        .ok_or_else(|| Error::FromSqlConversionFailure(2, Type::Text, format!("'{name}' is no audit event").into()))?;
+    Ok(audit::Entry {
+        seq: unsigned(row, 0)?,
+        at: row.get(1)?,
+        event,
+        actor: row.get(3)?,
+        subject: row.get(4)?,
+        detail: row.get(5)?,
     })
 }
 

@@ -130,6 +130,16 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path, migrations: &[&s
     })
 }
 
+/// How SQLite would answer a question, in its words.
+#[cfg(test)]
+pub(crate) fn plan(sql: &str) -> String {
+    let mut connection = Connection::open_in_memory().unwrap();
+    migrate(&mut connection, Path::new(""), MIGRATIONS).unwrap();
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+    steps.collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! The store as a whole: opens the directory, starts the writer, lends connections to readers.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -19,7 +19,7 @@ use crate::schema::{self, MIGRATIONS};
 use crate::vault::Vault;
 use crate::writer::{COMPANY, Call, OnCommit, Patient, Writer};
 
-/// Prepared statements kept by a connection; we have about sixty.
+/// Prepared statements kept by a connection; we have about ninety.
 const STATEMENTS: usize = 128;
 /// Pages the writer keeps in memory.
 const CACHE_KIB: i64 = 16 << 10;
@@ -37,6 +37,7 @@ pub struct SqliteStore {
     readers: Mutex<Vec<Connection>>,
     vault: Arc<Vault>,
     works: Arc<AtomicBool>,
+    waiting: Arc<AtomicU64>,
     directory: StateDirectory,
 }
 
@@ -62,7 +63,7 @@ impl SqliteStore {
             })
             .map_err(|source| OpenError::Io { path: objects, source })?;
 
-        let works = Arc::new(AtomicBool::new(true));
+        let (works, waiting) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
         let (calls, queue) = channel();
         let patient = Patient::default();
         let writer = Writer {
@@ -72,6 +73,7 @@ impl SqliteStore {
             vault: Arc::clone(&vault),
             on_commit,
             works: Arc::clone(&works),
+            waiting: Arc::clone(&waiting),
         };
         let thread = std::thread::Builder::new().name("store-writer".into()).spawn(move || writer.run());
         let writer = Some(thread.map_err(|source| OpenError::Io { path: database.clone(), source })?);
@@ -82,6 +84,7 @@ impl SqliteStore {
             readers: Mutex::new(Vec::new()),
             vault,
             works,
+            waiting,
             directory,
         })
     }
@@ -100,6 +103,11 @@ impl SqliteStore {
         self.works.load(Ordering::Relaxed)
     }
 
+    /// Changes that wait for a commit.
+    pub fn queue_length(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     fn reader(&self) -> rusqlite::Result<Connection> {
         if let Some(idle) = self.readers.lock().expect("no holder panics").pop() {
             return Ok(idle);
@@ -113,6 +121,7 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn submit(&self, job: Box<dyn Job>) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         let calls = self.calls.as_ref().expect("taken only on drop");
         if let Err(unsent) = calls.send(Call::Job(job)) {
             self.works.store(false, Ordering::Relaxed);
@@ -123,6 +132,7 @@ impl Store for SqliteStore {
     }
 
     fn submit_soon(&self, job: Box<dyn Job>) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = {
             let mut patient = self.patient.lock().expect("no holder panics");
             patient.push(job);

@@ -3,6 +3,9 @@
 use bytes::Bytes;
 use rusqlite::{CachedStatement, Connection, Params, params};
 use trellis_core::Seconds;
+use trellis_core::account::Account;
+use trellis_core::audit;
+use trellis_core::census::Census;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, Reply};
 use trellis_core::node::Node;
@@ -10,6 +13,7 @@ use trellis_core::object::{Content, Object};
 use trellis_core::port::{Fab, LogText, Read, Topic, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::Run;
+use trellis_core::secret::{Hash, Secret, SecretId};
 use trellis_core::token::Token;
 
 use crate::error::{CANNOT, OrTransient};
@@ -259,6 +263,61 @@ impl Tx for Change<'_> {
         self.execute("DELETE FROM object WHERE object_id = ?1", [id.as_bytes()])
     }
 
+    fn put_account(&mut self, account: &Account) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO account VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (account_id) DO UPDATE SET role = ?4, state = ?5",
+            params![
+                account.id,
+                account.name,
+                account.created_at,
+                rows::role_number(account.role()),
+                rows::account_state(account.state()),
+            ],
+        )
+    }
+
+    fn put_secret(&mut self, secret: &Secret) -> Result<(), Refusal> {
+        let (state, changed_at, node) = rows::secret_state(secret.state());
+        self.execute(
+            "INSERT INTO secret VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+             ON CONFLICT (hash) DO UPDATE SET state = ?7, changed_at = ?8, node_id = ?9",
+            params![
+                secret.hash.as_slice(),
+                rows::purpose_number(secret.purpose),
+                secret.account,
+                secret.label,
+                secret.created_at,
+                secret.expires_at,
+                state,
+                changed_at,
+                node,
+            ],
+        )
+    }
+
+    fn delete_secret(&mut self, hash: &Hash) -> Result<(), Refusal> {
+        self.execute("DELETE FROM secret WHERE hash = ?1", [hash.as_slice()])
+    }
+
+    fn append_audit(
+        &mut self,
+        at: Seconds,
+        event: audit::Event,
+        actor: &str,
+        subject: &str,
+        detail: &str,
+    ) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO audit (at, event, actor, subject, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![at, event.name(), actor, subject, detail],
+        )
+    }
+
+    fn trim_audit(&mut self, keep: u64) -> Result<(), Refusal> {
+        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
+        self.execute("DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1", [keep])
+    }
+
     fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal> {
         self.execute("INSERT INTO heart VALUES (1, ?1) ON CONFLICT (one) DO UPDATE SET alive_at = ?1", [now])
     }
@@ -305,5 +364,17 @@ delegate! {
     parents(id: ObjectId) -> Vec<ObjectId>;
     content(id: ObjectId) -> Option<Content>;
     object_count() -> u64;
+    account(id: &str) -> Option<Account>;
+    account_by_name(name: &str) -> Option<Account>;
+    accounts() -> Vec<Account>;
+    secret(hash: &Hash) -> Option<Secret>;
+    secret_by_id(id: SecretId) -> Option<Secret>;
+    secrets() -> Vec<Secret>;
+    secrets_of(account: &str) -> Vec<Secret>;
+    ended_secrets(until: Seconds, limit: usize) -> Vec<Secret>;
+    audit_after(after: u64, limit: usize) -> Vec<audit::Entry>;
+    audit_newest(limit: usize) -> Vec<audit::Entry>;
+    audit_count() -> u64;
+    census(now: Seconds) -> Census;
     alive_at() -> Option<Seconds>;
 }

@@ -2,7 +2,7 @@
 //! commits once: a hundred requests share one trip to the disk. Nobody is told that a job is done before that trip.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -24,8 +24,17 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// So many of them are company enough for a commit of their own.
 pub(crate) const COMPANY: usize = 16;
 
-/// Called with what became true, after each commit.
-pub type OnCommit = Box<dyn Fn(&[Topic]) + Send>;
+/// A commit that was tried.
+pub struct Commit<'a> {
+    /// What became true with it; nothing, if it failed.
+    pub topics: &'a [Topic],
+    pub jobs: usize,
+    pub took: Duration,
+    pub worked: bool,
+}
+
+/// Called after each commit.
+pub type OnCommit = Box<dyn Fn(&Commit<'_>) + Send>;
 
 /// Jobs that can wait. They wake the writer when the first of them comes and when they are enough.
 pub(crate) type Patient = Arc<Mutex<Vec<Box<dyn Job>>>>;
@@ -47,6 +56,8 @@ pub(crate) struct Writer {
     pub(crate) on_commit: OnCommit,
     /// Whether the last commit worked.
     pub(crate) works: Arc<AtomicBool>,
+    /// Jobs that were submitted and are not done.
+    pub(crate) waiting: Arc<AtomicU64>,
 }
 
 /// What a batch leaves behind it.
@@ -89,16 +100,20 @@ impl Writer {
     /// Commits what is waiting, up to a batch, and tells.
     fn commit(&mut self, waiting: &mut VecDeque<Box<dyn Job>>) {
         let mut batch = Vec::with_capacity(16);
+        let begun = Instant::now();
         let result = self.batch(waiting, &mut batch);
-        self.works.store(result.is_ok(), Ordering::Relaxed);
+        let (took, worked) = (begun.elapsed(), result.is_ok());
+        self.works.store(worked, Ordering::Relaxed);
         match result {
             Ok(mut aftermath) => {
+                let jobs = batch.len();
+                self.waiting.fetch_sub(jobs as u64, Ordering::Relaxed);
                 for job in batch {
                     job.done(Ok(()));
                 }
                 aftermath.topics.sort_unstable();
                 aftermath.topics.dedup();
-                (self.on_commit)(&aftermath.topics);
+                (self.on_commit)(&Commit { topics: &aftermath.topics, jobs, took, worked });
                 if !aftermath.unlink.is_empty() {
                     crash::point("file-unlink");
                 }
@@ -113,6 +128,9 @@ impl Writer {
                     // Not even a transaction can be begun: nobody would ever be told.
                     batch.extend(waiting.drain(..));
                 }
+                let jobs = batch.len();
+                self.waiting.fetch_sub(jobs as u64, Ordering::Relaxed);
+                (self.on_commit)(&Commit { topics: &[], jobs, took, worked });
                 for job in batch {
                     job.done(Err(Refusal::new(Kind::Transient, CANNOT)));
                 }

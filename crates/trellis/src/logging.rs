@@ -1,6 +1,11 @@
 //! The log: one line for each event on stderr, and in a file if one is wanted, as text for people or as JSON for
 //! programs.
 
+mod json;
+mod readable;
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, IsTerminal};
 use std::sync::Mutex;
 
@@ -13,6 +18,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::log_file::{LogFile, LogFileSettings};
+use json::JsonLines;
+use readable::Readable;
+
+/// What this process is in a federation, as lines for programs say it.
+const ROLE: &str = "superlink";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -79,67 +89,10 @@ where
         // When stderr is gone, complaining there would end the process.
         .log_internal_errors(false);
     match format {
-        LogFormat::Text => log.with_ansi(colours).with_target(false).compact().boxed(),
-        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).with_span_list(true).boxed(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::sync::Arc;
-
-    use super::*;
-
-    #[derive(Clone, Default)]
-    struct Page(Arc<Mutex<Vec<u8>>>);
-
-    impl Page {
-        fn text(&self) -> String {
-            String::from_utf8(self.0.lock().expect("the only writer").clone()).expect("UTF-8")
-        }
-    }
-
-    impl Write for Page {
-        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("the only writer").write(text)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn the_file_has_what_the_terminal_has_but_no_colours() {
-        let (file, terminal) = (Page::default(), Page::default());
-        let log = tracing_subscriber::registry()
-            .with(layer(LogFormat::Text, Mutex::new(file.clone()), false))
-            .with(layer(LogFormat::Text, Mutex::new(terminal.clone()), true));
-        tracing::subscriber::with_default(log, || {
-            let _span = tracing::info_span!("run", run_id = 7).entered();
-            tracing::info!(node_id = 8, "message sent");
-        });
-        for page in [&file, &terminal] {
-            let text = page.text();
-            assert!(["INFO", "run_id", "node_id", "message sent"].iter().all(|part| text.contains(part)), "{text}");
-        }
-        assert!(terminal.text().contains('\x1b') && !file.text().contains('\x1b'), "{}", file.text());
-    }
-
-    #[test]
-    fn levels_and_filters() {
-        for (level, expected) in [
-            ("info", Some("trellis=info,warn")),
-            ("DEBUG", Some("trellis=debug,warn")),
-            ("WARNING", Some("warn")),
-            ("critical", Some("error")),
-            ("info,trellis_link=trace", Some("trellis_link=trace,info")),
-            ("loud", None),
-            ("trellis=loud", None),
-            ("", None),
-        ] {
-            assert_eq!(filter(level).map(|filter| filter.to_string()).as_deref(), expected, "{level}");
+        LogFormat::Text => log.with_ansi(colours).with_target(false).compact().fmt_fields(Readable).boxed(),
+        LogFormat::Json => {
+            let lines = JsonLines { role: ROLE, now: jiff::Timestamp::now };
+            log.with_ansi(false).event_format(lines).boxed()
         }
     }
 }

@@ -7,6 +7,8 @@ use std::thread;
 use bytes::Bytes;
 
 use super::{Case, NOW, PATIENCE, Subject, ask, await_one, change, envelope, id, keep, see, submit};
+use crate::account::{Account, Role};
+use crate::audit;
 use crate::id::{NodeId, RunId};
 use crate::message::{Instruction, Reply, State};
 use crate::node::{Event, Node};
@@ -14,6 +16,7 @@ use crate::object::{Content, Object};
 use crate::port::{Fab, Job, Read, Topic, Traffic, Tx};
 use crate::refusal::{Kind, Refusal};
 use crate::run::{self, NewRun, Run};
+use crate::secret::{self, Purpose, Secret, SecretId};
 use crate::token::{self, Token};
 
 pub(super) const CASES: &[Case] = &[
@@ -73,6 +76,14 @@ fn touch_everything(tx: &mut dyn Tx, round: u32) -> Result<(), Refusal> {
     tx.insert_object(&object(&mine), &[id("object")])?;
     tx.put_content(id(&mine), &Content::Inline(Bytes::from(mine.clone())))?;
     tx.delete_object(id(&format!("object {}", round - 1)))?;
+    tx.put_account(&Account::new("account", "name", Role::ALL[round as usize], NOW))?;
+    tx.put_account(&Account::new(&mine, &mine, Role::Viewer, NOW))?;
+    let secret = |number: u32| Secret::new([number as u8; 32], Purpose::Join, "account", "label", Some(1.0), NOW);
+    tx.put_secret(&secret(0).restore(secret::State::Used { at: later(round), node: Some(NODE) }))?;
+    tx.put_secret(&secret(round))?;
+    tx.delete_secret(&secret(round - 1).hash)?;
+    tx.append_audit(later(round), audit::Event::ALL[round as usize], "actor", "subject", &mine)?;
+    tx.trim_audit(1)?;
     tx.set_alive_at(later(round))?;
     tx.wake(Topic::Log(RunId(round.into())));
     Ok(())
@@ -90,6 +101,10 @@ fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
         format!("{:?} {:?}", read.instructions_of_run(RUN)?, read.expired_instructions(f64::MAX, 100)?),
         format!("{:?} {:?} {:?}", read.replies_of_run(RUN)?, read.object_count()?, read.alive_at()?),
         format!("{:?}", read.parents(id("object"))?),
+        format!("{:?} {:?} {:?}", read.account("account")?, read.account_by_name("name")?, read.accounts()?),
+        format!("{:?} {:?} {:?}", read.secrets()?, read.secrets_of("account")?, read.ended_secrets(f64::MAX, 9)?),
+        format!("{:?}", read.census(NOW)?),
+        format!("{:?} {:?} {}", read.audit_after(0, 9)?, read.audit_newest(9)?, read.audit_count()?),
     ];
     let label = |what: &str, round| if round == 0 { what.to_owned() } else { format!("{what} {round}") };
     for round in 0..=rounds {
@@ -98,6 +113,8 @@ fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
         seen.push(format!("{:?} {:?}", read.fab(&round.to_string())?, read.token_by_hash(&[round as u8; 32])?));
         seen.push(format!("{:?} {:?}", read.instruction(instruction)?, read.reply_to(instruction)?));
         seen.push(format!("{:?} {:?}", read.reply(reply)?, read.object(object)?));
+        let hash = [round as u8; 32];
+        seen.push(format!("{:?} {:?}", read.secret(&hash)?, read.secret_by_id(SecretId::of(&hash))?));
         seen.push(format!("{:?} {:?}", read.children(object)?, read.content(object)?));
     }
     Ok(seen.join("\n"))

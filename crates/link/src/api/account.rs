@@ -1,48 +1,233 @@
-//! Who may do what over the Control API.
+//! Who calls over the Control API and ours: accounts and their tokens, and the login of the `flwr` command line.
 
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use trellis_core::Seconds;
+use trellis_core::access::{self, Pair};
+use trellis_core::account::{Account, NOBODY_ID, NOBODY_NAME, Permission, Role};
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_wire::proto::*;
 
-use trellis_wire::proto::GetLoginDetailsResponse;
+use super::{hex, random, sha256};
+use crate::link::Link;
 
-use super::control::{ACCOUNT_ID, ACCOUNT_NAME};
-
-/// What a call of the Control API needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permission {
-    View,
-    Run,
-    Administer,
-}
+/// The text is matched to the letter by official command lines.
+const NO_ACCOUNT_AUTH: &str = "ControlServicer initialized without account authentication";
+/// A login must be approved within this time.
+const LOGIN_PATIENCE_S: f64 = 600.0;
+/// Clients ask this often whether it was.
+const LOGIN_POLL_S: i64 = 2;
+/// After its tokens were handed out a login is remembered for this long: the answer may have been lost.
+const LOGIN_GRACE_S: f64 = 60.0;
+/// Logins that wait at once.
+const MAX_LOGINS: usize = 1000;
 
 /// The account that calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Who {
     pub id: String,
     pub name: String,
-    administers: bool,
+    pub role: Role,
 }
 
 impl Who {
     /// The one account there is while accounts are off: it may do everything.
     pub fn nobody() -> Who {
-        Who { id: ACCOUNT_ID.to_owned(), name: ACCOUNT_NAME.to_owned(), administers: true }
+        Who { id: NOBODY_ID.to_owned(), name: NOBODY_NAME.to_owned(), role: Role::Admin }
     }
 
     /// Runs are their owner's, and the administrators'.
     pub fn check_owner(&self, owner: &str) -> Result<(), Refusal> {
-        if self.administers || owner == self.id {
+        if self.role.may(Permission::Administer) || owner == self.id {
             return Ok(());
         }
         Err(Refusal::new(Kind::Denied, "Run ID does not belong to the account"))
     }
 }
 
-const NO_ACCOUNT_AUTH: &str = "ControlServicer initialized without account authentication";
-
-pub fn get_login_details() -> GetLoginDetailsResponse {
-    GetLoginDetailsResponse { authn_type: "noop".to_owned(), ..Default::default() }
+impl From<Account> for Who {
+    fn from(account: Account) -> Who {
+        Who { role: account.role(), id: account.id, name: account.name }
+    }
 }
 
-pub fn get_auth_tokens() -> Refusal {
-    Refusal::new(Kind::Unimplemented, NO_ACCOUNT_AUTH)
+/// A fresh token and the hash under which it is known.
+pub fn new_token() -> (String, [u8; 32]) {
+    let token = format!("trellis_{}", hex(&random::<32>()));
+    let hash = sha256(token.as_bytes());
+    (token, hash)
+}
+
+/// Whose token it is, if the account may do this.
+pub fn authenticate(link: &Link, token: &str, permission: Permission) -> Result<Who, Refusal> {
+    let (hash, now) = (sha256(token.as_bytes()), link.now());
+    let account = link.read(|view| access::authenticate(view, &hash, now))?;
+    account.needs(permission)?;
+    Ok(account.into())
+}
+
+/// Gives a new pair of tokens for a refresh token.
+pub async fn renew(link: &Link, refresh_token: &str) -> Result<Tokens, Refusal> {
+    let (tokens, pair) = new_pair();
+    let (hash, now) = (sha256(refresh_token.as_bytes()), link.now());
+    link.write(move |tx| access::refresh(tx, &hash, &pair, now)).await?;
+    Ok(tokens)
+}
+
+/// A pair of tokens as its owner gets it.
+#[derive(Debug, Clone)]
+pub struct Tokens {
+    pub access: String,
+    pub refresh: String,
+}
+
+fn new_pair() -> (Tokens, Pair) {
+    let ((access, access_hash), (refresh, refresh_hash)) = (new_token(), new_token());
+    (Tokens { access, refresh }, Pair { access: access_hash, refresh: refresh_hash })
+}
+
+/// Logins under way. They are short and can be begun again, so they live in memory.
+#[derive(Default)]
+pub struct Logins(Mutex<HashMap<String, Login>>);
+
+struct Login {
+    /// What the user shows to whoever approves.
+    code: String,
+    until: Seconds,
+    /// The id of the account that approved.
+    approved: Option<String>,
+    tokens: Option<Tokens>,
+}
+
+impl Logins {
+    fn begin(&self, now: Seconds) -> Result<(String, String), Refusal> {
+        let mut logins = self.0.lock().expect("no holder panics");
+        logins.retain(|_, login| login.until > now);
+        if logins.len() >= MAX_LOGINS {
+            return Err(Refusal::new(Kind::Transient, "too many logins wait for approval; try again later"));
+        }
+        let (device, code) = (hex(&random::<32>()), hex(&random::<5>()).to_uppercase());
+        let login = Login { code: code.clone(), until: now + LOGIN_PATIENCE_S, approved: None, tokens: None };
+        logins.insert(device.clone(), login);
+        Ok((device, code))
+    }
+
+    /// An account approves the login that shows this code.
+    pub fn approve(&self, code: &str, account: &str, now: Seconds) -> Result<(), Refusal> {
+        let mut logins = self.0.lock().expect("no holder panics");
+        let wanted = code.trim().to_uppercase();
+        let waiting = logins.values_mut().find(|login| login.code == wanted && login.until > now);
+        match waiting {
+            Some(login) if login.approved.as_deref().is_none_or(|by| by == account) => {
+                login.approved = Some(account.to_owned());
+                Ok(())
+            }
+            _ => {
+                Err(Refusal::new(Kind::NotFound, "No login with this code waits: it may have run out. Begin it again."))
+            }
+        }
+    }
+
+    fn approved(&self, device: &str, now: Seconds) -> Result<(Option<String>, Option<Tokens>), Refusal> {
+        let logins = self.0.lock().expect("no holder panics");
+        match logins.get(device).filter(|login| login.until > now) {
+            Some(login) => Ok((login.approved.clone(), login.tokens.clone())),
+            None => Err(Refusal::new(Kind::Precondition, "The login has run out. Begin it again.")),
+        }
+    }
+
+    fn done(&self, device: &str, tokens: &Tokens, now: Seconds) {
+        if let Some(login) = self.0.lock().expect("no holder panics").get_mut(device) {
+            login.tokens = Some(tokens.clone());
+            login.until = now + LOGIN_GRACE_S;
+        }
+    }
+}
+
+/// Begins a login. `page` is where users approve it.
+pub fn get_login_details(link: &Link, page: &str) -> Result<GetLoginDetailsResponse, Refusal> {
+    if !link.accounts {
+        return Ok(GetLoginDetailsResponse { authn_type: "noop".to_owned(), ..Default::default() });
+    }
+    let (device_code, code) = link.logins.begin(link.now())?;
+    Ok(GetLoginDetailsResponse {
+        authn_type: "oidc".to_owned(),
+        device_code,
+        verification_uri_complete: format!("{page}?code={code}"),
+        expires_in: LOGIN_PATIENCE_S as i64,
+        interval: LOGIN_POLL_S,
+    })
+}
+
+/// Empty until the login is approved.
+pub async fn get_auth_tokens(link: &Link, request: GetAuthTokensRequest) -> Result<GetAuthTokensResponse, Refusal> {
+    if !link.accounts {
+        return Err(Refusal::new(Kind::Unimplemented, NO_ACCOUNT_AUTH));
+    }
+    let now = link.now();
+    let (account, tokens) = link.logins.approved(&request.device_code, now)?;
+    let tokens = match (account, tokens) {
+        (_, Some(tokens)) => tokens,
+        (None, None) => return Ok(GetAuthTokensResponse::default()),
+        (Some(account), None) => {
+            let (tokens, pair) = new_pair();
+            link.write(move |tx| access::login(tx, &account, &pair, now)).await?;
+            link.logins.done(&request.device_code, &tokens, now);
+            tokens
+        }
+    };
+    Ok(GetAuthTokensResponse { access_token: tokens.access, refresh_token: tokens.refresh })
+}
+
+pub async fn refresh_auth_tokens(
+    link: &Link,
+    request: RefreshAuthTokensRequest,
+) -> Result<RefreshAuthTokensResponse, Refusal> {
+    if !link.accounts {
+        return Err(Refusal::new(Kind::Unimplemented, NO_ACCOUNT_AUTH));
+    }
+    let tokens = renew(link, &request.refresh_token).await?;
+    Ok(RefreshAuthTokensResponse { access_token: tokens.access, refresh_token: tokens.refresh })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_is_approved_once_and_by_its_code() {
+        let logins = Logins::default();
+        let (device, code) = logins.begin(0.0).unwrap();
+        assert_eq!(logins.approved(&device, 1.0).unwrap().0, None, "not yet");
+        assert!(logins.approve("0000000000", "a", 1.0).is_err(), "another code");
+        logins.approve(&format!(" {} ", code.to_lowercase()), "a", 1.0).unwrap();
+        assert!(logins.approve(&code, "b", 1.0).is_err(), "another account comes too late");
+        assert_eq!(logins.approved(&device, 2.0).unwrap().0.as_deref(), Some("a"));
+        let (tokens, _) = new_pair();
+        logins.done(&device, &tokens, 2.0);
+        assert_eq!(logins.approved(&device, 3.0).unwrap().1.unwrap().access, tokens.access, "the answer was lost");
+        assert!(logins.approved(&device, 2.0 + LOGIN_GRACE_S).is_err(), "but not for ever");
+    }
+
+    #[test]
+    fn a_login_runs_out_and_their_number_is_limited() {
+        let logins = Logins::default();
+        let (device, code) = logins.begin(0.0).unwrap();
+        assert!(logins.approve(&code, "a", LOGIN_PATIENCE_S).is_err());
+        assert!(logins.approved(&device, LOGIN_PATIENCE_S).is_err());
+        for _ in 0..MAX_LOGINS {
+            logins.begin(LOGIN_PATIENCE_S).unwrap();
+        }
+        assert_eq!(logins.begin(LOGIN_PATIENCE_S).unwrap_err().kind, Kind::Transient);
+    }
+
+    #[test]
+    fn runs_belong_to_their_account_and_to_administrators() {
+        let who = |id: &str, role| Who { id: id.to_owned(), name: id.to_owned(), role };
+        assert!(who("a", Role::Runner).check_owner("a").is_ok());
+        assert!(who("a", Role::Runner).check_owner("b").is_err());
+        assert!(who("a", Role::Admin).check_owner("b").is_ok());
+        assert!(Who::nobody().check_owner("b").is_ok());
+    }
 }

@@ -8,7 +8,7 @@ use trellis_core::app;
 use trellis_core::fleet::running;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::message::Envelope;
-use trellis_core::port::Topic;
+use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::Outcome;
 use trellis_store_sqlite::crash;
@@ -18,7 +18,9 @@ use trellis_wire::proto::*;
 use super::{hex, random, sha256};
 use crate::convert;
 use crate::dialect::app::{self as dialect, Caller};
+use crate::fab;
 use crate::link::Link;
+use crate::watch::{Facts, Instruction, numbers};
 
 /// A held pull looks by itself this often: nodes go offline without telling.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -117,6 +119,7 @@ async fn pull_inputs(link: &Link, hash: [u8; 32], client: String) -> Result<Pull
     let inputs = link.write(move |tx| app::pull_inputs(tx, &hash, &client, now)).await?;
     crash::point("inputs-pulled");
     tracing::info!(run = inputs.run.id.0, client = inputs.run.client, "run is running");
+    link.watch.run_started(inputs.run.id, facts(&inputs.run, &inputs.fab), link.now());
     let context = Context::decode(inputs.context)
         .map_err(|_| Refusal::new(Kind::Precondition, "the context of the run is damaged"))?;
     Ok(PullAppInputsResponse {
@@ -124,6 +127,12 @@ async fn pull_inputs(link: &Link, hash: [u8; 32], client: String) -> Result<Pull
         run: Some(convert::run_out(&inputs.run, Default::default())),
         fab: Some(convert::fab_out(inputs.fab)),
     })
+}
+
+/// What is known of a run's training before it begins.
+pub fn facts(run: &trellis_core::run::Run, fab: &Fab) -> Facts {
+    let overrides = convert::override_config_out(&run.override_config);
+    Facts::of(fab::pyproject(&fab.content).ok().as_ref(), &overrides)
 }
 
 /// A connection over which a ServerApp worked is gone: the app may be too.
@@ -251,8 +260,12 @@ pub async fn push_messages(
         })
         .collect::<Result<Vec<_>, _>>()?;
     let now = link.now();
+    let sent: Vec<_> = messages.iter().map(|(envelope, _)| Instruction::of(envelope)).collect();
     let pushed = link.write(move |tx| app::push_messages(tx, run, &messages, now)).await?;
     crash::point("messages-announced");
+    let taken: Vec<_> =
+        sent.into_iter().zip(&pushed.ids).filter(|(_, id)| id.is_some()).map(|(sent, _)| sent).collect();
+    link.watch.instructions_pushed(run, &taken, now);
     Ok(PushAppMessagesResponse {
         message_ids: pushed.ids.iter().map(|id| id.map(|id| id.to_string()).unwrap_or_default()).collect(),
         objects_to_push: pushed.missing.iter().map(ToString::to_string).collect(),
@@ -296,6 +309,11 @@ pub async fn pull_messages(
         collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
     }
     crash::point("replies-collected");
+    let told = link.read(|view| Ok(collected.replies.iter().map(|(_, tree)| numbers(view, tree)).collect::<Vec<_>>()));
+    for ((reply, _), numbers) in collected.replies.iter().zip(told.unwrap_or_default()) {
+        let error = reply.envelope.error.as_ref().map(|error| error.code);
+        link.watch.reply_taken(run, reply.reply_to, error, &numbers, link.now());
+    }
     let (messages_list, message_object_trees) = collected
         .replies
         .iter()

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use tokio::sync::mpsc;
 use trellis_core::Seconds;
+use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::control::{self, NewNode, Reach};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Fab, Topic};
@@ -21,10 +22,7 @@ use crate::dialect::{Client, control as dialect};
 use crate::fab::{self, MAX_FAB_BYTES};
 use crate::identity::parse_key;
 use crate::link::Link;
-
-/// The one account there is without account authentication, as Flower names it.
-pub const ACCOUNT_ID: &str = "<id:none>";
-pub const ACCOUNT_NAME: &str = "<name:none>";
+use crate::watch::Departure;
 
 // Texts that the official command line looks for, to the letter.
 const RUN_NOT_FOUND: &str = "Run ID not found";
@@ -192,7 +190,7 @@ pub async fn unregister_node(
 ) -> Result<UnregisterNodeResponse, Refusal> {
     let (node, now, who) = (NodeId(request.node_id), link.now(), who.clone());
     link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
-    tracing::info!(node = node.0, "node unregistered by user");
+    link.watch.node_left(node, Departure::Unregistered);
     Ok(UnregisterNodeResponse {})
 }
 
@@ -222,7 +220,7 @@ pub async fn show_federation(link: &Link, client: &Client, request: ShowFederati
         let runs = view.runs()?;
         with_traffic(link, view, runs)
     })?;
-    let account = Account { id: ACCOUNT_ID.to_owned(), name: ACCOUNT_NAME.to_owned() };
+    let account = Account { id: NOBODY_ID.to_owned(), name: NOBODY_NAME.to_owned() };
     let federation = Federation {
         nodes: nodes(link, now)?,
         runs,

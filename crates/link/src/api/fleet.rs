@@ -1,9 +1,11 @@
 //! Fleet: the calls of SuperNodes. Every one is signed; the key must be the node's.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Read, Topic, Tx};
@@ -12,12 +14,12 @@ use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
 
 use super::app::session_id;
-use super::control::{ACCOUNT_ID, ACCOUNT_NAME};
 use super::random_id;
 use crate::clock::system_now;
 use crate::convert;
 use crate::dialect::{Client, Transport};
 use crate::link::Link;
+use crate::watch::{Departure, numbers, round_of};
 
 /// Told to nodes with every answer; official nodes do not look at it.
 const RECONNECT_S: u64 = 5;
@@ -30,13 +32,18 @@ pub struct Caller {
     key: Bytes,
     transport: Transport,
     client: String,
+    remote: SocketAddr,
 }
 
 impl Caller {
     /// Checks the signature.
-    pub fn verify(link: &Link, client: &Client, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    pub fn verify(link: &Link, client: &Client, headers: &HeaderMap, remote: SocketAddr) -> Result<Caller, Refusal> {
         let key = link.identities.signer(headers, system_now())?;
-        Ok(Caller { key, transport: client.transport, client: client.describe(headers) })
+        Ok(Caller { key, transport: client.transport, client: client.describe(headers), remote })
+    }
+
+    pub fn key(&self) -> &Bytes {
+        &self.key
     }
 
     /// The caller speaks for this node.
@@ -72,7 +79,7 @@ pub async fn register_node(
     }
     let (id, now) = (NodeId(random_id()), link.now());
     let node =
-        link.write(move |tx| fleet::register(tx, id, (ACCOUNT_ID, ACCOUNT_NAME), &request.public_key, now)).await?;
+        link.write(move |tx| fleet::register(tx, id, (NOBODY_ID, NOBODY_NAME), &request.public_key, now)).await?;
     crash::point("node-registered");
     tracing::debug!(node = node.0, "node registered");
     Ok(RegisterNodeFleetResponse { node_id: node.0 })
@@ -89,7 +96,8 @@ pub async fn activate_node(
         move |tx: &mut dyn Tx| fleet::activate(tx, &request.public_key, request.heartbeat_interval, &client, now);
     let node = link.write(activate).await?;
     crash::point("node-activated");
-    tracing::info!(node = node.0, client = caller.client, "node activated");
+    tracing::debug!(node = node.0, client = caller.client, "node activated");
+    link.watch.node_joined(node, Some(caller.remote));
     Ok(ActivateNodeResponse { node_id: node.0 })
 }
 
@@ -100,7 +108,7 @@ pub async fn deactivate_node(
 ) -> Result<DeactivateNodeResponse, Refusal> {
     let (node, now) = (caller.is_node(link, NodeId(request.node_id))?, link.now());
     link.write(move |tx| fleet::deactivate(tx, node, now)).await?;
-    tracing::info!(node = node.0, "node deactivated");
+    link.watch.node_left(node, Departure::Deactivated);
     Ok(DeactivateNodeResponse {})
 }
 
@@ -114,7 +122,7 @@ pub async fn unregister_node(
         return Err(registered_elsewhere("unregistered"));
     }
     link.write(move |tx| fleet::unregister(tx, node, now)).await?;
-    tracing::debug!(node = node.0, "node unregistered");
+    link.watch.node_left(node, Departure::Unregistered);
     Ok(UnregisterNodeFleetResponse {})
 }
 
@@ -157,6 +165,8 @@ pub async fn pull_messages(
         }
     };
     let (instruction, tree) = pulled;
+    let look_up = || link.read(|view| Ok(round_of(&numbers(view, &tree)))).ok().flatten();
+    link.watch.instruction_delivered(instruction.envelope.run, instruction.envelope.id, look_up, link.now());
     crash::point("instruction-delivered");
     tracing::debug!(node = node.0, run = instruction.envelope.run.0, message = %instruction.envelope.id,
         deliveries = instruction.deliveries, "instruction delivered");
@@ -179,6 +189,7 @@ pub async fn push_messages(
     let replies = incoming_replies(&request)?;
     let run = replies[0].envelope.run;
     let ids: Vec<String> = replies.iter().map(|reply| reply.envelope.id.to_string()).collect();
+    let runtimes_s: Vec<f64> = replies.iter().map(|reply| reply.runtime_s).collect();
     let now = link.now();
     let taken = link
         .write(move |tx| {
@@ -187,9 +198,12 @@ pub async fn push_messages(
         .await?;
     crash::point("reply-announced");
     let mut objects_to_push = Vec::new();
-    for (id, taken) in ids.iter().zip(taken) {
+    for ((id, runtime_s), taken) in ids.iter().zip(runtimes_s).zip(taken) {
         match taken {
-            Taken::Announced { missing } => objects_to_push.extend(missing.iter().map(ToString::to_string)),
+            Taken::Announced { missing } => {
+                objects_to_push.extend(missing.iter().map(ToString::to_string));
+                link.watch.metrics.clientapp_worked(runtime_s);
+            }
             Taken::Ignored(why) => tracing::warn!(node = node.0, run = run.0, message = id, why, "reply ignored"),
         }
     }

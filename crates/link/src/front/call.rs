@@ -1,25 +1,33 @@
 //! One call: what it brings, and who it says sent it. Its checks are the only way to a caller's identity.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use trellis_core::access::Rejected;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_core::secret::SecretId;
 
 use super::Port;
 use super::listen::Line;
 use super::reader::{MessageReader, malformed};
 use super::rpc::{Access, Rpc};
-use crate::api::account::Who;
+use crate::api::account::{self, Tokens, Who};
+use crate::api::fleet::Caller as NodeCaller;
 use crate::api::sha256;
+use crate::api::trellis::fingerprint;
 use crate::dialect::app::Caller as AppCaller;
 use crate::dialect::{Client, Transport};
+use crate::identity::decode_key;
 use crate::link::Link;
 
 /// The headers that a ServerApp's token comes in: 1.30 and later, 1.28 and 1.29.
 const TASK_TOKEN: &str = "flwr-task-token";
 const APP_TOKEN: &str = "flwr-app-token";
+/// The headers of accounts up to 1.36; later ones use the standard header.
+pub const ACCESS_TOKEN: &str = "flwr-oidc-access-token";
+pub const REFRESH_TOKEN: &str = "flwr-oidc-refresh-token";
 
 pub struct Call {
     pub link: Arc<Link>,
@@ -30,12 +38,26 @@ pub struct Call {
     pub remote: SocketAddr,
     pub line: Line,
     pub body: MessageReader,
+    /// The name by which the sender reached us, over HTTP/2.
+    pub authority: Option<String>,
+    /// That of the HTTP API.
+    pub http_port: u16,
+    /// Tokens that replace those the sender used, to be sent with the answer.
+    pub renewed: Arc<OnceLock<Tokens>>,
 }
 
 impl Call {
     /// The message.
     pub async fn read<R: prost::Message + Default>(&mut self) -> Result<R, Refusal> {
         R::decode(self.body.whole().await?).map_err(|_| malformed("the message cannot be read"))
+    }
+
+    /// The message of a call of ours; no body is an empty one.
+    pub async fn read_json<R: serde::de::DeserializeOwned>(&mut self) -> Result<R, Refusal> {
+        let body = self.body.whole().await?;
+        let body = if body.is_empty() { &b"{}"[..] } else { &body };
+        serde_json::from_slice(body)
+            .map_err(|error| Refusal::new(Kind::Invalid, format!("the request cannot be read: {error}")))
     }
 
     fn header(&self, name: &str) -> Option<&str> {
@@ -45,6 +67,11 @@ impl Call {
     /// Whether the sender is a ServerApp of 1.30 or later, whose messages name no run.
     pub fn is_task(&self) -> bool {
         self.client.transport == Transport::Http || self.headers.contains_key(TASK_TOKEN)
+    }
+
+    /// The node that calls.
+    pub fn node(&self) -> Result<NodeCaller, Refusal> {
+        NodeCaller::verify(&self.link, &self.client, &self.headers, self.remote)
     }
 
     /// The ServerApp that calls.
@@ -63,11 +90,55 @@ impl Call {
     }
 
     /// The account that calls, if it may do this.
-    pub fn account(&self) -> Result<Who, Refusal> {
-        let Access::Account(_permission) = self.rpc.access else {
+    pub async fn account(&self) -> Result<Who, Refusal> {
+        let Access::Account(permission) = self.rpc.access else {
             return Err(Refusal::new(Kind::Denied, "this call is not for accounts"));
         };
-        Ok(Who::nobody())
+        if !self.link.accounts {
+            return Ok(Who::nobody());
+        }
+        let bearer = self.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        let Some(token) = bearer.or_else(|| self.header(ACCESS_TOKEN)) else {
+            let text = "This SuperLink asks who calls: run `flwr login`, or send the token of an account.";
+            return Err(Refusal::new(Kind::Unauthenticated, text));
+        };
+        match account::authenticate(&self.link, token, permission) {
+            // Command lines up to 1.36 send both tokens, and take new ones from the headers of an answer.
+            Err(refusal) if Rejected::of(&refusal) == Some(Rejected::Expired) => {
+                let refresh = self.header(REFRESH_TOKEN).ok_or(refusal)?;
+                let tokens = account::renew(&self.link, refresh).await?;
+                let who = account::authenticate(&self.link, &tokens.access, permission)?;
+                let _ = self.renewed.set(tokens);
+                Ok(who)
+            }
+            decided => decided,
+        }
+    }
+
+    /// Where users approve a login: on the HTTP API, under the name by which they reached us.
+    pub fn login_page(&self) -> String {
+        let scheme = if self.link.tls.is_some() { "https" } else { "http" };
+        let reached = self.authority.as_deref().or_else(|| self.header("host")).unwrap_or("localhost");
+        let host = match reached.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
+            _ => reached,
+        };
+        format!("{scheme}://{host}:{}/login", self.http_port)
+    }
+
+    /// What the sender showed of itself, for the audit log.
+    pub fn shown(headers: &HeaderMap) -> String {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let token =
+            header("authorization").and_then(|value| value.strip_prefix("Bearer ")).or_else(|| header(ACCESS_TOKEN));
+        if let Some(token) = token {
+            return format!("token {}", SecretId::of(&sha256(token.as_bytes())));
+        }
+        let key = header("flwr-public-key").or_else(|| header("flwr-public-key-bin"));
+        match key.and_then(decode_key) {
+            Some(key) => format!("key {}", fingerprint(&key)),
+            None => String::new(),
+        }
     }
 
     /// Whether the sender may take runs, to start their ServerApps: it knows the secret, or it is near.

@@ -3,25 +3,33 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use trellis_core::access::Rejected;
+use trellis_core::account::Permission;
+use trellis_core::audit::RefusedCall;
 use trellis_core::refusal::{Kind, Refusal};
 
 use super::answer::{Answer, Payload};
-use super::call::Call;
+use super::call::{ACCESS_TOKEN, Call, REFRESH_TOKEN};
 use super::door::Door;
 use super::listen::{Connection, Line, Listener};
 use super::reader::MessageReader;
 use super::rpc::{self, Api, Rpc};
-use super::{grpc, http as plain, refusal};
+use super::{grpc, http as plain, login, refusal};
+use crate::api::account::{self, Tokens};
 use crate::config::Keepalive;
 use crate::dialect::{Client, NEWEST, OLDEST, Transport};
 use crate::link::Link;
+use crate::refusals;
+use crate::watch::metrics::{self, FrontEnd, Reason};
+use crate::watch::survey;
 
 /// Bytes a peer may send ahead on one call, and on one connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -52,6 +60,16 @@ impl Port {
         }
     }
 
+    fn label(self) -> FrontEnd {
+        match self {
+            Port::Control => FrontEnd::Control,
+            Port::Fleet => FrontEnd::Fleet,
+            Port::App => FrontEnd::App,
+            Port::Http => FrontEnd::Http,
+            Port::Metrics => FrontEnd::Metrics,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Port::Control => "Control",
@@ -63,17 +81,27 @@ impl Port {
     }
 }
 
+/// Where a call comes from.
+struct From {
+    client: Client,
+    port: Port,
+    remote: SocketAddr,
+    line: Line,
+    renewed: Arc<OnceLock<Tokens>>,
+}
+
 /// What all ports share.
 #[derive(Clone)]
 pub struct Front {
     link: Arc<Link>,
     door: Door,
     keepalive: Keepalive,
+    http_port: u16,
 }
 
 impl Front {
-    pub fn new(link: Arc<Link>, keepalive: Keepalive) -> Front {
-        Front { door: Door::new(&link.limits), link, keepalive }
+    pub fn new(link: Arc<Link>, keepalive: Keepalive, http_port: u16) -> Front {
+        Front { door: Door::new(&link.limits), link, keepalive, http_port }
     }
 
     /// Serves a port until the waiting room closes, and its connections until their calls are answered.
@@ -87,6 +115,7 @@ impl Front {
     }
 
     async fn connection(self, port: Port, connection: Connection) {
+        let _present = self.link.watch.metrics.connection_opened(port.label());
         let (remote, line, room) = (connection.remote, connection.line.clone(), Arc::clone(&self.link.room));
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder
@@ -142,43 +171,64 @@ impl Front {
                 return plain::wrong_type();
             }
         }
-        let answer = self.call(method, rpc, transport, port, remote, line, request).await;
+        let (client, since) = (Client::of(transport, request.headers()), Instant::now());
+        let (shown, renewed) = (Call::shown(request.headers()), Arc::new(OnceLock::new()));
+        let held = rpc.held.then(|| self.link.watch.metrics.call_held(rpc.api.label()));
+        let from = From { client, port, remote, line, renewed: Arc::clone(&renewed) };
+        let answer = self.call(rpc, from, request).await;
+        drop(held);
         if let Err(refusal) = &answer {
             refusal::log(refusal, method);
+            self.link.watch.metrics.call_refused(refusal::reason(refusal.kind));
+            if matches!(refusal.kind, Kind::Unauthenticated | Kind::Denied) {
+                let reason = Rejected::of(refusal).map_or_else(|| refusal.text.to_string(), |why| why.to_string());
+                let peer = remote.ip().to_string();
+                refusals::note(
+                    &self.link,
+                    RefusedCall { identity: shown, peer, call: method.into(), reason, unwritten: 0 },
+                );
+            }
         }
-        match transport {
+        let seen = metrics::Call {
+            api: rpc.api.label(),
+            rpc: rpc.name,
+            transport: transport.label(),
+            version: client.version_label(),
+            code: refusal::code_name(transport, answer.as_ref().err().map(|refusal| refusal.kind)),
+        };
+        self.link.watch.metrics.call_finished(seen, (!rpc.held).then(|| since.elapsed()));
+        let mut response = match transport {
             Transport::Grpc => grpc::respond(answer),
             Transport::Http => plain::respond(rpc, answer),
+        };
+        if let Some(tokens) = renewed.get() {
+            for (name, token) in [(ACCESS_TOKEN, &tokens.access), (REFRESH_TOKEN, &tokens.refresh)] {
+                response.headers_mut().insert(name, token.parse().expect("hexadecimal"));
+            }
         }
+        response
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a call is made of")]
-    async fn call(
-        &self,
-        method: &'static str,
-        rpc: &'static Rpc,
-        transport: Transport,
-        port: Port,
-        remote: SocketAddr,
-        line: Line,
-        request: Request<Incoming>,
-    ) -> Result<Answer, Refusal> {
+    async fn call(&self, rpc: &'static Rpc, from: From, request: Request<Incoming>) -> Result<Answer, Refusal> {
+        let From { client, port, remote, line, renewed } = from;
         let _place = self.door.enter(rpc)?;
         let (parts, body) = request.into_parts();
-        let client = Client::of(transport, &parts.headers);
         if let Err(refusal) = client.check() {
-            self.link.say_once(format!("{remote:?} {client:?}", remote = remote.ip()), || {
-                tracing::warn!(%remote, method, error = %refusal, "a peer of an unknown version is turned away");
+            self.link.say_once(format!("{} {client:?}", remote.ip()), || {
+                tracing::warn!(%remote, call = rpc.name, error = %refusal, "a peer of an unknown version is turned away");
             });
+            self.link.watch.metrics.call_refused(Reason::TooOld);
             return Err(refusal);
         }
-        let body = match transport {
+        let body = match client.transport {
             Transport::Grpc => MessageReader::grpc(body).await?,
             Transport::Http => MessageReader::http(body)?,
         };
         let _room = self.door.room(rpc, body.left()).await?;
         let link = Arc::clone(&self.link);
-        (rpc.handle)(Call { link, rpc, client, headers: parts.headers, port, remote, line, body }).await
+        let authority = parts.uri.authority().map(|authority| authority.as_str().to_owned());
+        let (headers, http_port) = (parts.headers, self.http_port);
+        (rpc.handle)(Call { link, rpc, client, headers, port, remote, line, body, authority, http_port, renewed }).await
     }
 
     /// A call that is not served, probably of a peer that is too old, too new or configured for something else.
@@ -193,6 +243,7 @@ impl Front {
             let client = Client::of(Transport::Grpc, headers).describe(headers);
             tracing::warn!(%remote, path, client, "a peer asks for what is not served: {advice}");
         });
+        self.link.watch.metrics.call_refused(Reason::UnknownDialect);
         Refusal::new(Kind::Unimplemented, text)
     }
 
@@ -201,11 +252,33 @@ impl Front {
         let read = matches!(*request.method(), Method::GET | Method::HEAD);
         match request.uri().path() {
             "/health" if read && port == Port::Http => self.health(),
+            "/metrics" if read && port == Port::Metrics => self.metrics(),
+            "/metrics" if read && port == Port::Http => match self.may_monitor(remote, request.headers()) {
+                Ok(()) => self.metrics(),
+                Err(refusal) => plain::error(refusal::http_status(refusal.kind), 0, &refusal.text),
+            },
+            "/login" if port == Port::Http && self.link.accounts => login::page(&self.link, request).await,
             path => {
                 let refusal = self.unknown(remote, path, request.headers());
                 plain::error(StatusCode::NOT_FOUND, 0, &refusal.text)
             }
         }
+    }
+
+    /// Monitors on this machine, and accounts.
+    fn may_monitor(&self, remote: SocketAddr, headers: &http::HeaderMap) -> Result<(), Refusal> {
+        if !self.link.accounts || remote.ip().is_loopback() {
+            return Ok(());
+        }
+        let bearer = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let missing =
+            || Refusal::new(Kind::Unauthenticated, "metrics are for this machine, and for those with a token");
+        account::authenticate(&self.link, bearer.ok_or_else(missing)?, Permission::View).map(drop)
+    }
+
+    fn metrics(&self) -> Response<Payload> {
+        let text = self.link.watch.scrape(&survey::snapshot(&self.link));
+        plain::with_type(HeaderValue::from_static(metrics::CONTENT_TYPE), Payload::whole(text.into()))
     }
 
     fn health(&self) -> Response<Payload> {

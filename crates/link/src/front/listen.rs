@@ -1,10 +1,8 @@
-//! Ports: accepting, TLS, and one kind of connection for both.
+//! Ports: accepting, and one kind of connection with and without TLS.
 
-use std::fs::File;
 use std::future::Future;
-use std::io::{self, BufReader};
+use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,13 +11,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::server::TlsStream;
-use tokio_rustls::{TlsAcceptor, rustls};
 
-use crate::config::{Keepalive, TlsFiles};
+use super::tls::TlsSettings;
+use crate::config::Keepalive;
 
 /// A TLS handshake that takes longer is given up.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -27,47 +22,6 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const HANDSHAKES: usize = 256;
 /// After an accept that failed (no descriptors left) wait this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What is wrong with the certificate files.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    #[error("cannot read {what} from {path}")]
-    Read { what: &'static str, path: String, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("certificate and key cannot be used together")]
-    Unusable(#[from] rustls::Error),
-}
-
-/// Certificate and key, ready to serve.
-#[derive(Clone)]
-pub struct TlsSettings(TlsAcceptor);
-
-impl TlsSettings {
-    pub fn load(files: &TlsFiles) -> Result<TlsSettings, TlsError> {
-        let failed = |what, path: &Path| {
-            let path = path.display().to_string();
-            move |source: Box<dyn std::error::Error + Send + Sync>| TlsError::Read { what, path, source }
-        };
-        let read = |path: &Path| File::open(path).map(BufReader::new);
-        let certificates = read(&files.certificate)
-            .map_err(Into::into)
-            .and_then(|file| {
-                let all: Vec<_> = CertificateDer::pem_reader_iter(file).collect::<Result<_, _>>()?;
-                if all.is_empty() { Err("the file holds no PEM certificate".into()) } else { Ok(all) }
-            })
-            .map_err(failed("the certificate", &files.certificate))?;
-        let key = read(&files.key)
-            .map_err(Into::into)
-            .and_then(|file| PrivateKeyDer::from_pem_reader(file).map_err(Into::into))
-            .map_err(failed("the private key", &files.key))?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(certificates, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(TlsSettings(TlsAcceptor::from(Arc::new(config))))
-    }
-}
 
 /// A bound port.
 pub struct Listener {
@@ -119,7 +73,7 @@ impl Listener {
             let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else { return };
             let serve = serve.clone();
             tokio::spawn(async move {
-                match tokio::time::timeout(HANDSHAKE_LIMIT, tls.0.accept(stream)).await {
+                match tokio::time::timeout(HANDSHAKE_LIMIT, tls.acceptor.accept(stream)).await {
                     Ok(Ok(stream)) => serve(Connection::new(Stream::Tls(Box::new(stream)), remote)),
                     Ok(Err(error)) => tracing::debug!(%remote, %error, "TLS handshake failed"),
                     Err(_) => tracing::debug!(%remote, "TLS handshake took too long"),

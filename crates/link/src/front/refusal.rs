@@ -8,6 +8,8 @@ use http::StatusCode;
 use trellis_core::refusal::{Kind, Refusal};
 
 use super::rpc::Api;
+use crate::dialect::Transport;
+use crate::watch::metrics::Reason;
 
 /// The codes of gRPC that are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,55 @@ pub fn flower_code(api: Api, rpc: &str, kind: Kind) -> u16 {
     }
 }
 
+impl GrpcCode {
+    pub fn name(self) -> &'static str {
+        match self {
+            GrpcCode::InvalidArgument => "INVALID_ARGUMENT",
+            GrpcCode::NotFound => "NOT_FOUND",
+            GrpcCode::PermissionDenied => "PERMISSION_DENIED",
+            GrpcCode::ResourceExhausted => "RESOURCE_EXHAUSTED",
+            GrpcCode::FailedPrecondition => "FAILED_PRECONDITION",
+            GrpcCode::Unimplemented => "UNIMPLEMENTED",
+            GrpcCode::Unavailable => "UNAVAILABLE",
+            GrpcCode::Unauthenticated => "UNAUTHENTICATED",
+        }
+    }
+}
+
+/// The outcome of a call in the words of its transport, for monitors.
+pub fn code_name(transport: Transport, kind: Option<Kind>) -> &'static str {
+    match (transport, kind) {
+        (Transport::Grpc, None) => "OK",
+        (Transport::Grpc, Some(kind)) => grpc_code(kind).name(),
+        (Transport::Http, None) => "200",
+        (Transport::Http, Some(kind)) => match kind {
+            Kind::Transient => "503",
+            Kind::RunOver | Kind::Denied => "403",
+            Kind::Unauthenticated => "401",
+            Kind::Invalid => "400",
+            Kind::Precondition => "412",
+            Kind::NotFound => "404",
+            Kind::Unimplemented => "501",
+            Kind::TooLarge => "413",
+        },
+    }
+}
+
+/// Why a call was refused, for monitors.
+pub fn reason(kind: Kind) -> Reason {
+    match kind {
+        Kind::Transient => Reason::StoreFailed,
+        Kind::RunOver => Reason::RunOver,
+        Kind::Denied => Reason::Denied,
+        Kind::Unauthenticated => Reason::Unauthenticated,
+        Kind::Invalid => Reason::Invalid,
+        Kind::Precondition => Reason::Precondition,
+        Kind::NotFound => Reason::NotFound,
+        Kind::Unimplemented => Reason::Unimplemented,
+        Kind::TooLarge => Reason::TooLarge,
+    }
+}
+
 /// Faults of ours are logged here, once.
 pub fn log(refusal: &Refusal, method: &str) {
     match refusal.kind {
@@ -115,6 +166,7 @@ mod tests {
         ];
         for (kind, (grpc, http)) in Kind::ALL.into_iter().zip(expected) {
             assert_eq!((grpc_code(kind), http_status(kind).as_u16()), (grpc, http), "{kind:?}");
+            assert_eq!(code_name(Transport::Http, Some(kind)), http.to_string());
         }
     }
 

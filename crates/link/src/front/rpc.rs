@@ -13,9 +13,10 @@ use super::answer::{Answer, Rest};
 use super::call::Call;
 use super::objects::{self, Peer};
 use super::reader::malformed;
-use crate::api::{account, app, control, fleet};
+use crate::api::{account, app, control, fleet, trellis};
 use crate::dialect::Transport;
 use crate::dialect::app::Instructions;
+use crate::watch::metrics as label;
 
 /// Answers that a slow reader of a log may leave lying.
 const LOG_BACKLOG: usize = 4;
@@ -37,6 +38,17 @@ impl Api {
             Api::Fleet => "fleet",
             Api::App => "runtime",
             Api::Trellis => "trellis",
+        }
+    }
+}
+
+impl Api {
+    pub fn label(self) -> label::Api {
+        match self {
+            Api::Control => label::Api::Control,
+            Api::Fleet => label::Api::Fleet,
+            Api::App => label::Api::App,
+            Api::Trellis => label::Api::Trellis,
         }
     }
 }
@@ -154,7 +166,7 @@ macro_rules! fleet {
     ($handler:ident) => {
         |mut call| {
             Box::pin(async move {
-                let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+                let caller = call.node()?;
                 let request = call.read().await?;
                 fleet::$handler(&call.link, &caller, request).await.map(|response| Answer::message(&response))
             })
@@ -167,7 +179,7 @@ macro_rules! control {
     ($handler:ident) => {
         |mut call| {
             Box::pin(async move {
-                let who = call.account()?;
+                let who = call.account().await?;
                 let request = call.read().await?;
                 control::$handler(&call.link, &who, request).await.map(|response| Answer::message(&response))
             })
@@ -204,14 +216,14 @@ macro_rules! launcher {
 
 fn push_object(call: Call) -> Handling {
     Box::pin(async move {
-        let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+        let caller = call.node()?;
         objects::push(&call.link, Peer::Node(caller), call.body).await
     })
 }
 
 fn pull_object(call: Call) -> Handling {
     Box::pin(async move {
-        let caller = fleet::Caller::verify(&call.link, &call.client, &call.headers)?;
+        let caller = call.node()?;
         objects::pull(&call.link, Peer::Node(caller), call.body).await
     })
 }
@@ -271,7 +283,7 @@ fn watch_line(call: &Call, run: u64) {
 
 fn show_federation(mut call: Call) -> Handling {
     Box::pin(async move {
-        call.account()?;
+        call.account().await?;
         let request = call.read().await?;
         let head = control::show_federation(&call.link, &call.client, request).await?;
         Ok(Answer::Message { head, rest: Rest::Nothing })
@@ -280,31 +292,70 @@ fn show_federation(mut call: Call) -> Handling {
 
 fn list_federations(call: Call) -> Handling {
     Box::pin(async move {
-        call.account()?;
+        call.account().await?;
         Ok(Answer::message(&control::list_federations(&call.client)))
     })
 }
 
 fn start_run(mut call: Call) -> Handling {
     Box::pin(async move {
-        let who = call.account()?;
+        let who = call.account().await?;
         let request = call.read().await?;
         let response = control::start_run(&call.link, &who, &call.client, request).await?;
         Ok(Answer::message(&response))
     })
 }
 
-fn get_login_details(_: Call) -> Handling {
-    Box::pin(async { Ok(Answer::message(&account::get_login_details())) })
+fn get_login_details(call: Call) -> Handling {
+    Box::pin(async move {
+        let details = account::get_login_details(&call.link, &call.login_page())?;
+        Ok(Answer::message(&details))
+    })
 }
 
-fn get_auth_tokens(_: Call) -> Handling {
-    Box::pin(async { Err(account::get_auth_tokens()) })
+/// A handler that asks nobody who they are.
+macro_rules! open {
+    ($handler:ident) => {
+        |mut call| {
+            Box::pin(async move {
+                let request = call.read().await?;
+                account::$handler(&call.link, request).await.map(|response| Answer::message(&response))
+            })
+        }
+    };
+}
+
+/// A handler of ours.
+macro_rules! json {
+    ($handler:ident) => {
+        |mut call| {
+            Box::pin(async move {
+                let who = call.account().await?;
+                let request = call.read_json().await?;
+                json(&trellis::$handler(&call.link, &who, request).await?)
+            })
+        }
+    };
+}
+
+fn json(response: &impl serde::Serialize) -> Result<Answer, Refusal> {
+    match serde_json::to_vec(response) {
+        Ok(bytes) => Ok(Answer::Json(bytes.into())),
+        Err(error) => Err(Refusal::transient("The answer could not be written.", error)),
+    }
+}
+
+fn join(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let key = call.node()?.key().clone();
+        let request = call.read_json().await?;
+        json(&trellis::join(&call.link, &key, request).await?)
+    })
 }
 
 fn stream_logs(mut call: Call) -> Handling {
     Box::pin(async move {
-        call.account()?;
+        call.account().await?;
         let request = call.read().await?;
         control::log_exists(&call.link, &request)?;
         let (send, receive) = mpsc::channel(LOG_BACKLOG);
@@ -322,10 +373,10 @@ fn stream_logs(mut call: Call) -> Handling {
 }
 
 use Access::{Account, App, Launcher, Node, Open};
-use Api::{App as APP, Control as CONTROL, Fleet as FLEET};
-use On::{Both, Grpc};
+use Api::{App as APP, Control as CONTROL, Fleet as FLEET, Trellis as TRELLIS};
+use On::{Both, Grpc, Http};
 
-use crate::api::account::Permission::{self, Administer, Run, View};
+use trellis_core::account::Permission::{self, Administer, Run, View};
 
 pub static ALL: &[Rpc] = &[
     Rpc::new(CONTROL, "StartRun", Both, Account(Run), start_run),
@@ -339,7 +390,8 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(CONTROL, "ShowFederation", Both, Account(View), show_federation),
     Rpc::new(CONTROL, "PullArtifacts", Both, Account(View), control!(pull_artifacts)),
     Rpc::new(CONTROL, "GetLoginDetails", Both, Open, get_login_details),
-    Rpc::new(CONTROL, "GetAuthTokens", Both, Open, get_auth_tokens),
+    Rpc::new(CONTROL, "GetAuthTokens", Both, Open, open!(get_auth_tokens)),
+    Rpc::new(CONTROL, "RefreshAuthTokens", Http, Open, open!(refresh_auth_tokens)),
     //
     Rpc::new(FLEET, "RegisterNode", Both, Node, fleet!(register_node)),
     Rpc::new(FLEET, "ActivateNode", Both, Node, fleet!(activate_node)),
@@ -379,6 +431,22 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(APP, "PushObject", Both, App, push_app_object).streams_in(),
     Rpc::new(APP, "PullObject", Both, App, pull_app_object),
     Rpc::new(APP, "ConfirmMessageReceived", Both, App, app!(confirm_message_received)),
+    //
+    Rpc::new(TRELLIS, "ListNodes", Http, Account(View), json!(list_nodes)),
+    Rpc::new(TRELLIS, "RevokeNode", Http, Account(Administer), json!(revoke_node)),
+    Rpc::new(TRELLIS, "CreateJoinToken", Http, Account(Administer), json!(create_join_token)),
+    Rpc::new(TRELLIS, "Join", Http, Node, join),
+    Rpc::new(TRELLIS, "CreateAccount", Http, Account(Administer), json!(create_account)),
+    Rpc::new(TRELLIS, "ListAccounts", Http, Account(Administer), json!(list_accounts)),
+    Rpc::new(TRELLIS, "SetRole", Http, Account(Administer), json!(set_role)),
+    Rpc::new(TRELLIS, "DisableAccount", Http, Account(Administer), json!(disable_account)),
+    Rpc::new(TRELLIS, "EnableAccount", Http, Account(Administer), json!(enable_account)),
+    Rpc::new(TRELLIS, "CreateToken", Http, Account(Administer), json!(create_token)),
+    Rpc::new(TRELLIS, "ListTokens", Http, Account(Administer), json!(list_tokens)),
+    Rpc::new(TRELLIS, "RevokeToken", Http, Account(Administer), json!(revoke_token)),
+    Rpc::new(TRELLIS, "ListAudit", Http, Account(Administer), json!(list_audit)),
+    Rpc::new(TRELLIS, "WhoAmI", Http, Account(View), json!(who_am_i)),
+    Rpc::new(TRELLIS, "ApproveLogin", Http, Account(View), json!(approve_login)),
 ];
 
 #[cfg(test)]

@@ -19,9 +19,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
+use trellis_core::census::Census;
 
 pub use label::{Api, FrontEnd, Reason, Transport, Version};
-pub use snapshot::{Certificate, Counts, NodeCount, Snapshot};
+pub use snapshot::{Certificate, Snapshot};
 
 use super::training::Gauges;
 
@@ -35,6 +36,7 @@ const OTHER_STRATEGY: &str = "other";
 
 const ROUND_BUCKETS_S: [f64; 8] = [1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 const CALL_BUCKETS_S: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0];
+const CLIENT_BUCKETS_S: [f64; 9] = [0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0];
 const COMMIT_BUCKETS_S: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
 
 type Real = Gauge<f64, AtomicU64>;
@@ -67,7 +69,6 @@ labels!(
     OfState { state: &'static str },
     OfResult { result: &'static str },
     OfRole { role: &'static str },
-    OfAction { action: &'static str },
 );
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -101,7 +102,7 @@ pub struct Metrics {
     commit_seconds: Histogram,
     cache_hits: Counter,
     cache_misses: Counter,
-    audit_entries: Family<OfAction, Counter>,
+    client_seconds: Histogram,
     round_seconds: Family<OfStrategy, Histogram, Buckets>,
     /// Those told apart in `round_seconds`.
     strategies: Mutex<BTreeSet<String>>,
@@ -123,6 +124,8 @@ struct AtScrape {
     training_status: Gauge,
     nodes: Family<OfNode, Gauge>,
     runs: Family<OfState, Gauge>,
+    instructions: Family<OfState, Gauge>,
+    audit_entries: Gauge,
     objects: Gauge,
     object_bytes: Gauge,
     store_works: Gauge,
@@ -165,6 +168,7 @@ impl Metrics {
         let r = &mut registry;
         let per_call = Family::new_with_constructor(Buckets(&CALL_BUCKETS_S));
         let per_round = Family::new_with_constructor(Buckets(&ROUND_BUCKETS_S));
+        let per_client = Histogram::new(CLIENT_BUCKETS_S);
         let per_commit = Histogram::new(COMMIT_BUCKETS_S);
         // Counters get `_total` behind their names when they are written.
         let metrics = Metrics {
@@ -184,7 +188,7 @@ impl Metrics {
             commit_seconds: register(r, "trellis_store_commit_duration_seconds", "Time of a commit", per_commit),
             cache_hits: register(r, "trellis_object_cache_hits", "Objects served from memory", Counter::default()),
             cache_misses: register(r, "trellis_object_cache_misses", "Objects read from disk", Counter::default()),
-            audit_entries: register(r, "trellis_audit_entries", "Entries in the audit log", Family::default()),
+            client_seconds: register(r, "trellis_clientapp_duration_seconds", "Work of a ClientApp", per_client),
             round_seconds: register(r, "fl_round_duration_seconds", "Time of a round", per_round),
             strategies: Mutex::default(),
             clients_failed: register(r, "fl_clients_failed", "Errors in place of replies", Counter::default()),
@@ -208,10 +212,12 @@ impl Metrics {
         }
     }
 
-    /// A call was answered after so much work; the time for which it was held open is no work.
-    pub fn call_finished(&self, call: Call, work: Duration) {
+    /// A call was answered after so much work. Of a call that may be held open nobody knows how long it worked.
+    pub fn call_finished(&self, call: Call, work: Option<Duration>) {
         self.calls.get_or_create(&call).inc();
-        self.call_seconds.get_or_create(&OfApi { api: call.api }).observe(work.as_secs_f64());
+        if let Some(work) = work {
+            self.call_seconds.get_or_create(&OfApi { api: call.api }).observe(work.as_secs_f64());
+        }
     }
 
     pub fn call_refused(&self, reason: Reason) {
@@ -243,23 +249,34 @@ impl Metrics {
         self.cache_misses.inc();
     }
 
-    /// `action` is of the audit log's own fixed list.
-    pub fn audit_entry(&self, action: &'static str) {
-        self.audit_entries.get_or_create(&OfAction { action }).inc();
-    }
-
     pub fn client_failed(&self) {
         self.clients_failed.inc();
     }
 
+    /// A ClientApp was at work for so long on one instruction, by the word of its node.
+    pub fn clientapp_worked(&self, seconds: f64) {
+        if seconds.is_finite() && seconds > 0.0 {
+            self.client_seconds.observe(seconds);
+        }
+    }
+
+    /// Rounds of this strategy will be measured: they are counted from zero.
+    pub fn training_started(&self, strategy: Option<&str>) {
+        drop(self.round_seconds.get_or_create(&self.of_strategy(strategy)));
+    }
+
     pub fn round_ended(&self, strategy: Option<&str>, seconds: f64) {
+        self.round_seconds.get_or_create(&self.of_strategy(strategy)).observe(seconds);
+    }
+
+    fn of_strategy(&self, strategy: Option<&str>) -> OfStrategy {
         let mut strategy = strategy.unwrap_or(UNKNOWN_STRATEGY);
         let mut known = self.strategies.lock().expect("no holder panics");
         if !known.contains(strategy) && known.len() >= MAX_STRATEGIES {
             strategy = OTHER_STRATEGY;
         }
         known.insert(strategy.to_owned());
-        self.round_seconds.get_or_create(&OfStrategy { strategy: strategy.to_owned() }).observe(seconds);
+        OfStrategy { strategy: strategy.to_owned() }
     }
 
     /// Everything as text, labelled [`CONTENT_TYPE`]. `connected` counts where the store cannot.
@@ -290,6 +307,8 @@ impl AtScrape {
             training_status: register(r, "fl_training_status", STATUS_HELP, Gauge::default()),
             nodes: register(r, "trellis_nodes", "Nodes by state and Flower version", Family::default()),
             runs: register(r, "trellis_runs", "Runs by state", Family::default()),
+            instructions: register(r, "trellis_instructions", "Instructions by state", Family::default()),
+            audit_entries: register(r, "trellis_audit_entries", "Entries in the audit log", Gauge::default()),
             objects: register(r, "trellis_objects", "Objects stored", Gauge::default()),
             object_bytes: register(r, "trellis_object_bytes", "Bytes of objects stored", Gauge::default()),
             store_works: register(r, "trellis_store_works", "1: the last commit worked", Gauge::default()),
@@ -336,20 +355,45 @@ impl AtScrape {
         for certificate in &snapshot.certificates {
             self.certificate_expiry.get_or_create(&OfRole { role: certificate.role }).set(certificate.expires_at);
         }
+        let online = snapshot.census.as_ref().map_or(connected as u64, Census::nodes_online);
+        self.clients_connected.set(online as i64);
         self.nodes.clear();
         self.runs.clear();
-        let counts = snapshot.counts.as_ref();
-        self.clients_connected.set(counts.map_or(connected as u64, Counts::online) as i64);
-        let Some(counts) = counts else { return };
-        for nodes in &counts.nodes {
-            let of = OfNode { state: nodes.state, version: nodes.version };
-            self.nodes.get_or_create(&of).set(nodes.count as i64);
+        self.instructions.clear();
+        if let Some(census) = &snapshot.census {
+            self.fill_census(census);
         }
-        for (state, count) in &counts.runs {
-            self.runs.get_or_create(&OfState { state }).set(*count as i64);
+    }
+
+    fn fill_census(&self, census: &Census) {
+        let nodes = |state, version| self.nodes.get_or_create_owned(&OfNode { state, version });
+        nodes("registered", Version::Unknown).set(census.nodes_registered as i64);
+        nodes("offline", Version::Unknown).set(census.nodes_offline as i64);
+        for (client, count) in &census.nodes_online_by_client {
+            nodes("online", Version::of_client(client)).inc_by(*count as i64);
         }
-        self.objects.set(counts.objects as i64);
-        self.object_bytes.set(counts.object_bytes as i64);
+        let runs = [
+            ("pending", census.runs_pending),
+            ("starting", census.runs_starting),
+            ("running", census.runs_running),
+            ("completed", census.runs_completed),
+            ("failed", census.runs_failed),
+            ("stopped", census.runs_stopped),
+        ];
+        let instructions = [
+            ("incomplete", census.instructions_incomplete),
+            ("waiting", census.instructions_waiting),
+            ("out", census.instructions_out),
+            ("answered", census.instructions_answered),
+        ];
+        for (family, counts) in [(&self.runs, &runs[..]), (&self.instructions, &instructions[..])] {
+            for (state, count) in counts {
+                family.get_or_create(&OfState { state }).set(*count as i64);
+            }
+        }
+        self.objects.set(census.objects as i64);
+        self.object_bytes.set(census.object_bytes as i64);
+        self.audit_entries.set(census.audit_entries as i64);
     }
 }
 

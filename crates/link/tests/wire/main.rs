@@ -2,4 +2,5 @@
 
 mod bad_input;
 mod peer;
+mod revocation;
 mod round;

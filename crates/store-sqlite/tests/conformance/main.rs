@@ -17,7 +17,7 @@ use trellis_core::id::RunId;
 use trellis_core::object::{Content, Object};
 use trellis_core::port::{Read, Topic, Tx};
 use trellis_core::refusal::Refusal;
-use trellis_store_sqlite::{SqliteStore, StateDirectory};
+use trellis_store_sqlite::{Commit, SqliteStore, StateDirectory};
 
 /// Opens the state in `path`; the receiver hears what it announces.
 fn open(path: &Path) -> (SqliteStore, Receiver<Vec<Topic>>) {
@@ -26,8 +26,8 @@ fn open(path: &Path) -> (SqliteStore, Receiver<Vec<Topic>>) {
 
 fn listen(directory: StateDirectory) -> (SqliteStore, Receiver<Vec<Topic>>) {
     let (announce, announced) = channel();
-    let on_commit = Box::new(move |topics: &[Topic]| {
-        let _ = announce.send(topics.to_vec());
+    let on_commit = Box::new(move |commit: &Commit<'_>| {
+        let _ = announce.send(commit.topics.to_vec());
     });
     (SqliteStore::open(directory, on_commit).expect("the state opens"), announced)
 }

@@ -2,6 +2,8 @@
 
 use std::sync::mpsc::channel;
 
+use trellis_core::account::{Account, Role};
+use trellis_core::audit;
 use trellis_core::conformance::{await_one, id, submit};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::message::{Envelope, Instruction, Reply, State};
@@ -9,6 +11,7 @@ use trellis_core::node::{Event, Node};
 use trellis_core::port::{Fab, Read, Traffic, Tx};
 use trellis_core::refusal::Refusal;
 use trellis_core::run::{self, NewRun, Outcome, Run};
+use trellis_core::secret::{Purpose, Secret};
 use trellis_core::token::{self, Token};
 
 use super::{context, copy_state, file, keep, open, place, see};
@@ -46,13 +49,16 @@ fn fill(tx: &mut dyn Tx) -> Result<(), Refusal> {
     tx.put_instruction(&Instruction::restore(envelope.clone(), 3, State::Delivered))?;
     let reply = Envelope { id: id("reply"), ..envelope };
     tx.put_reply(&Reply { envelope: reply, reply_to: id("instruction"), ready: true })?;
+    tx.put_account(&Account::new("1", "ann", Role::Runner, NOW))?;
+    tx.put_secret(&Secret::new([9; 32], Purpose::Access, "1", "ci", Some(60.0), NOW))?;
+    tx.append_audit(NOW, audit::Event::NodeActivated, "node 1", "node 1", "http 1.42.0")?;
     tx.set_alive_at(NOW)
 }
 
 /// All that [`fill`] wrote, and the object that [`place`] did.
 fn picture(read: &dyn Read) -> Result<String, Refusal> {
     Ok(format!(
-        "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
+        "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
         read.nodes()?,
         read.runs()?,
         read.traffic(RUN)?,
@@ -65,6 +71,9 @@ fn picture(read: &dyn Read) -> Result<String, Refusal> {
         read.object(id("object"))?,
         read.content(id("object"))?,
         read.object_count()?,
+        read.accounts()?,
+        read.secrets()?,
+        read.audit_newest(10)?,
         read.alive_at()?,
     ))
 }

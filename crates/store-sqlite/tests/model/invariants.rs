@@ -53,7 +53,21 @@ pub(crate) fn check(world: &World) -> Checked {
     for reply in &tables.replies {
         check_reply(&tables, reply)?;
     }
+    check_census(world, &tables)?;
     check_lists(world, &tables)
+}
+
+/// What is counted is what is found by looking.
+fn check_census(world: &World, tables: &Tables) -> Checked {
+    let census = world.ask(|read| read.census(0.0));
+    let count = |states: &[State]| tables.instructions.iter().filter(|i| states.contains(&i.state())).count() as u64;
+    let out = count(&[State::Delivered, State::Confirmed, State::Answering]);
+    let (incomplete, waiting) = (count(&[State::Incomplete]), count(&[State::Ready]));
+    prop_assert_eq!((census.instructions_incomplete, census.instructions_waiting), (incomplete, waiting));
+    prop_assert_eq!((census.instructions_out, census.instructions_answered), (out, count(&[State::Answered])));
+    prop_assert_eq!(census.replies_ready, tables.replies.iter().filter(|reply| reply.ready).count() as u64);
+    prop_assert_eq!(census.objects, tables.count);
+    Ok(())
 }
 
 impl Tables {

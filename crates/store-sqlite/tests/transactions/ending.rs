@@ -7,7 +7,7 @@ use trellis_core::object::{Arrival, Content, arrive};
 use trellis_core::port::{Fab, Topic};
 use trellis_core::run::Outcome;
 use trellis_core::{app, control, fleet};
-use trellis_store_sqlite::{SqliteStore, StateDirectory};
+use trellis_store_sqlite::{Commit, SqliteStore, StateDirectory};
 
 use super::scene::{INTERVAL_S, RUN, Scene, Step, T0, instructions, reply};
 
@@ -82,7 +82,7 @@ fn everybody_who_waits_is_told() {
     let directory = tempfile::tempdir().unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     let state = StateDirectory::open(directory.path(), None).unwrap();
-    let on_commit = move |topics: &[Topic]| tell.send(topics.to_vec()).unwrap();
+    let on_commit = move |commit: &Commit<'_>| tell.send(commit.topics.to_vec()).unwrap();
     let store = SqliteStore::open(state, Box::new(on_commit)).unwrap();
     let act = |work: Step| {
         change(&store, work).unwrap();

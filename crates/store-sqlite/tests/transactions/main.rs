@@ -2,9 +2,12 @@
 //! clock.
 
 mod absent;
+mod accounts;
+mod audit;
 mod claim;
 mod clock;
 mod ending;
+mod enrolment;
 mod identity;
 mod recovery;
 mod regressions;
@@ -12,4 +15,5 @@ mod reply;
 mod round;
 mod run_over;
 mod scene;
+mod secrets;
 mod trees;

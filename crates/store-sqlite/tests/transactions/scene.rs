@@ -69,7 +69,7 @@ impl Scene {
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let state = StateDirectory::open(directory.path(), None).unwrap();
-        Scene { store: SqliteStore::open(state, Box::new(on_commit)).unwrap(), directory }
+        Scene { store: SqliteStore::open(state, Box::new(move |commit| on_commit(commit.topics))).unwrap(), directory }
     }
 
     /// A store with one running run and these nodes online.

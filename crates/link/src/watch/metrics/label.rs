@@ -28,7 +28,7 @@ macro_rules! words {
 
 words! {
     /// For whom a call is.
-    Api { Control => "control", Fleet => "fleet", App => "app", Health => "health" }
+    Api { Control => "control", Fleet => "fleet", App => "app", Trellis => "trellis" }
 }
 
 words! {
@@ -39,11 +39,11 @@ words! {
 words! {
     /// A port that listens.
     FrontEnd {
-        GrpcControl => "grpc_control",
-        GrpcFleet => "grpc_fleet",
-        GrpcApp => "grpc_app",
-        GrpcHealth => "grpc_health",
+        Control => "control",
+        Fleet => "fleet",
+        App => "app",
         Http => "http",
+        Metrics => "metrics",
     }
 }
 
@@ -89,6 +89,11 @@ impl Version {
             _ => Version::Other,
         }
     }
+
+    /// From what is kept of a node: its transport, and behind it what it announced.
+    pub fn of_client(client: &str) -> Version {
+        Version::announced(client.split_once(' ').map(|(_, version)| version))
+    }
 }
 
 impl EncodeLabelValue for Version {
@@ -120,5 +125,8 @@ mod tests {
         ] {
             assert_eq!(Version::announced(text), expected, "{text:?}");
         }
+        assert_eq!(Version::of_client("http 1.42.0"), Version::One(42));
+        assert_eq!(Version::of_client("grpc"), Version::Unknown);
+        assert_eq!(Version::of_client(""), Version::Unknown);
     }
 }

@@ -29,13 +29,18 @@ fn trained() -> Gauges {
 }
 
 fn snapshot() -> Snapshot {
-    let count = |state, version, count| NodeCount { state, version, count };
+    let online = [("grpc 1.25.0", 1), ("grpc 1.25.1", 1), ("grpc", 1), ("http 1.42.0", 3)];
     Snapshot {
-        counts: Some(Counts {
-            nodes: vec![count("online", Version::One(25), 2), count("online", Version::Unknown, 1)],
-            runs: vec![("finished", 7), ("running", 1)],
+        census: Some(Census {
+            nodes_offline: 4,
+            nodes_online_by_client: online.into_iter().map(|(client, count)| (client.to_owned(), count)).collect(),
+            runs_running: 1,
+            runs_completed: 7,
+            instructions_out: 2,
             objects: 12,
             object_bytes: 1 << 33,
+            audit_entries: 9,
+            ..Census::default()
         }),
         store_works: true,
         store_queue_length: 5,
@@ -56,7 +61,7 @@ fn training() {
         r#"fl_aggregated_accuracy{strategy="FedAvg"} 0.5
 fl_aggregated_loss{strategy="FedAvg"} 0.25
 fl_checkpoint_saved_total 0
-fl_clients_connected 3
+fl_clients_connected 6
 fl_clients_failed_total 1
 fl_clients_responded 3
 fl_clients_selected 4
@@ -119,9 +124,10 @@ fl_round_current{strategy="unknown"} 0"#
 #[test]
 fn the_superlink_at_work() {
     let metrics = Metrics::new("1.2.3");
-    metrics.call_finished(CALL, Duration::from_millis(3));
-    metrics.call_finished(CALL, Duration::from_millis(3));
-    metrics.call_finished(Call { version: Version::Unknown, code: "UNAVAILABLE", ..CALL }, Duration::from_secs(3));
+    metrics.call_finished(CALL, Some(Duration::from_millis(3)));
+    metrics.call_finished(CALL, Some(Duration::from_millis(3)));
+    metrics
+        .call_finished(Call { version: Version::Unknown, code: "UNAVAILABLE", ..CALL }, Some(Duration::from_secs(3)));
     metrics.call_refused(Reason::Overloaded);
     let held = [metrics.call_held(Api::Fleet), metrics.call_held(Api::App), metrics.call_held(Api::Fleet)];
     let connection = metrics.connection_opened(FrontEnd::Http);
@@ -129,7 +135,7 @@ fn the_superlink_at_work() {
     metrics.commit_finished(2, Duration::from_secs(9), false);
     metrics.object_from_memory();
     metrics.object_from_disk();
-    metrics.audit_entry("node_joined");
+    [2.0, 0.0, f64::NAN].into_iter().for_each(|seconds| metrics.clientapp_worked(seconds));
     let scraped = metrics.scrape(&trained(), 0, &snapshot());
     let without_buckets: String =
         scraped.lines().filter(|line| !line.contains("_bucket")).map(|line| format!("{line}\n")).collect();
@@ -137,27 +143,40 @@ fn the_superlink_at_work() {
     let shown: Vec<&str> = without_buckets.lines().filter(|line| line.starts_with("trellis_")).filter(quiet).collect();
     assert_eq!(
         samples(&shown.join("\n"), &["trellis_"]),
-        r#"trellis_audit_entries_total{action="node_joined"} 1
+        r#"trellis_audit_entries 9
 trellis_build_info{version="1.2.3"} 1
 trellis_call_duration_seconds_count{api="fleet"} 3
 trellis_call_duration_seconds_sum{api="fleet"} 3.006
 trellis_calls_held{api="app"} 1
 trellis_calls_held{api="control"} 0
 trellis_calls_held{api="fleet"} 2
-trellis_calls_held{api="health"} 0
+trellis_calls_held{api="trellis"} 0
 trellis_calls_refused_total{reason="overloaded"} 1
 trellis_calls_total{api="fleet",rpc="PullMessages",transport="grpc",version="1.25",code="OK"} 2
 trellis_calls_total{api="fleet",rpc="PullMessages",transport="grpc",version="unknown",code="UNAVAILABLE"} 1
+trellis_clientapp_duration_seconds_count 1
+trellis_clientapp_duration_seconds_sum 2.0
 trellis_connections{front_end="http"} 1
+trellis_instructions{state="answered"} 0
+trellis_instructions{state="incomplete"} 0
+trellis_instructions{state="out"} 2
+trellis_instructions{state="waiting"} 0
+trellis_nodes{state="offline",version="unknown"} 4
 trellis_nodes{state="online",version="1.25"} 2
+trellis_nodes{state="online",version="1.42"} 3
 trellis_nodes{state="online",version="unknown"} 1
+trellis_nodes{state="registered",version="unknown"} 0
 trellis_object_bytes 8589934592
 trellis_object_cache_hits_total 1
 trellis_object_cache_misses_total 1
 trellis_objects 12
 trellis_replies_awaited 1
-trellis_runs{state="finished"} 7
+trellis_runs{state="completed"} 7
+trellis_runs{state="failed"} 0
+trellis_runs{state="pending"} 0
 trellis_runs{state="running"} 1
+trellis_runs{state="starting"} 0
+trellis_runs{state="stopped"} 0
 trellis_store_commit_duration_seconds_count 2
 trellis_store_commit_duration_seconds_sum 9.0008
 trellis_store_commits_total{result="failed"} 1
@@ -183,14 +202,35 @@ fn the_process_tells_of_itself() {
     assert!(scraped.ends_with("# EOF\n"));
 }
 
+/// The first count of a series that was not there before is no increase to Prometheus.
+#[test]
+fn counting_starts_at_zero() {
+    let metrics = Metrics::new("1.2.3");
+    metrics.training_started(Some("FedAvg"));
+    let scraped = metrics.scrape(&Gauges::default(), 0, &Snapshot::default());
+    for zero in [
+        "fl_round_duration_seconds_count{strategy=\"FedAvg\"} 0",
+        "fl_clients_failed_total 0",
+        "trellis_calls_refused_total{reason=\"overloaded\"} 0",
+        "trellis_store_commits_total{result=\"failed\"} 0",
+    ] {
+        assert!(scraped.contains(&format!("\n{zero}\n")), "{zero}");
+    }
+}
+
 #[test]
 fn users_cannot_make_it_grow() {
     let metrics = Metrics::new("1.2.3");
     for number in 0..1000 {
         metrics.round_ended(Some(&format!("mine-{number}")), 1.0);
-        metrics
-            .call_finished(Call { version: Version::announced(Some(&format!("1.{number}"))), ..CALL }, Duration::ZERO);
-        metrics.call_finished(Call { version: Version::announced(Some(&format!("{number}"))), ..CALL }, Duration::ZERO);
+        metrics.call_finished(
+            Call { version: Version::announced(Some(&format!("1.{number}"))), ..CALL },
+            Some(Duration::ZERO),
+        );
+        metrics.call_finished(
+            Call { version: Version::announced(Some(&format!("{number}"))), ..CALL },
+            Some(Duration::ZERO),
+        );
     }
     let scraped = metrics.scrape(&trained(), 0, &snapshot());
     let series = |prefix: &str| scraped.lines().filter(|line| line.starts_with(prefix)).count();

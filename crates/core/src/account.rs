@@ -1,0 +1,304 @@
+//! Accounts: who may ask the SuperLink for what. What an account proves itself with is [`crate::secret`]'s business, and
+//! how it does so [`crate::access`]'s.
+
+use crate::Seconds;
+use crate::audit;
+use crate::port::{Read, Tx};
+use crate::refusal::{Kind, Refusal};
+use crate::secret;
+
+/// The account of a SuperLink that asks nobody who they are, as Flower names it. It is in no table.
+pub const NOBODY_ID: &str = "<id:none>";
+pub const NOBODY_NAME: &str = "<name:none>";
+
+const MAX_NAME_CHARS: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    Viewer,
+    Runner,
+    Admin,
+}
+
+/// What a call needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Permission {
+    /// See runs, logs, nodes.
+    View,
+    /// Start and stop runs.
+    Run,
+    /// Nodes, accounts, secrets.
+    Administer,
+}
+
+impl Role {
+    pub const ALL: [Role; 3] = [Role::Viewer, Role::Runner, Role::Admin];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Runner => "runner",
+            Role::Admin => "admin",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.name() == name)
+    }
+
+    /// The one table of who may do what.
+    pub fn may(self, permission: Permission) -> bool {
+        match self {
+            Role::Viewer => matches!(permission, Permission::View),
+            Role::Runner => matches!(permission, Permission::View | Permission::Run),
+            Role::Admin => matches!(permission, Permission::View | Permission::Run | Permission::Administer),
+        }
+    }
+}
+
+impl Permission {
+    pub const ALL: [Permission; 3] = [Permission::View, Permission::Run, Permission::Administer];
+
+    /// The least role that has it.
+    fn least_role(self) -> Role {
+        Role::ALL.into_iter().find(|role| role.may(self)).unwrap_or(Role::Admin)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    Active,
+    /// It exists, so that its name and what it did stay its own; it may do nothing.
+    Disabled,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Event {
+    Disable,
+    Enable,
+    SetRole(Role),
+}
+
+impl State {
+    pub const ALL: [State; 2] = [State::Active, State::Disabled];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Active => "active",
+            State::Disabled => "disabled",
+        }
+    }
+}
+
+/// The step `event` makes. Every event is possible in every state: what is so already stays so.
+pub fn next(state: State, role: Role, event: Event) -> (State, Role) {
+    match event {
+        Event::Disable => (State::Disabled, role),
+        Event::Enable => (State::Active, role),
+        Event::SetRole(role) => (state, role),
+    }
+}
+
+/// An account as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Account {
+    /// Given once, never used again; nodes and runs name their owner by it.
+    pub id: String,
+    /// What people call it; unique.
+    pub name: String,
+    pub created_at: Seconds,
+    role: Role,
+    state: State,
+}
+
+impl Account {
+    pub fn new(id: &str, name: &str, role: Role, now: Seconds) -> Account {
+        Account { id: id.to_owned(), name: name.to_owned(), created_at: now, role, state: State::Active }
+    }
+
+    /// Puts a kept account back into memory. For stores.
+    pub fn restore(self, state: State) -> Account {
+        Account { state, ..self }
+    }
+
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    pub fn may(&self, permission: Permission) -> bool {
+        self.state == State::Active && self.role.may(permission)
+    }
+
+    /// Refuses what the account may not do.
+    pub fn needs(&self, permission: Permission) -> Result<(), Refusal> {
+        if self.may(permission) {
+            return Ok(());
+        }
+        let (name, role, least) = (&self.name, self.role.name(), permission.least_role().name());
+        let text = format!("Account '{name}' has the role {role}; this needs the role {least}. Ask an administrator.");
+        Err(Refusal::new(Kind::Denied, text))
+    }
+
+    /// Steps the machine; says whether anything changed by it.
+    pub fn apply(&mut self, event: Event) -> bool {
+        let before = (self.state, self.role);
+        (self.state, self.role) = next(self.state, self.role, event);
+        before != (self.state, self.role)
+    }
+}
+
+/// Makes an account. `by` is who does so, for the audit log.
+pub fn create(tx: &mut dyn Tx, id: &str, name: &str, role: Role, by: &str, now: Seconds) -> Result<Account, Refusal> {
+    let mut faults = name_faults(name);
+    let taken = tx.account_by_name(name)?.is_some();
+    if taken {
+        faults.push("it is taken");
+    }
+    if !faults.is_empty() {
+        let kind = if taken { Kind::Precondition } else { Kind::Invalid };
+        return Err(Refusal::new(kind, format!("Account name '{name:.100}' cannot be used: {}.", faults.join("; "))));
+    }
+    if tx.account(id)?.is_some() {
+        return Err(Refusal::new(Kind::Transient, "account ID taken, try again"));
+    }
+    let account = Account::new(id, name, role, now);
+    tx.put_account(&account)?;
+    audit::note(tx, audit::Event::AccountCreated, by, name, role.name(), now)?;
+    Ok(account)
+}
+
+/// Everything that is wrong with a name; empty when nothing is.
+fn name_faults(name: &str) -> Vec<&'static str> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.@".contains(c);
+    let checks = [
+        (name.is_empty(), "it is empty"),
+        (name.chars().count() > MAX_NAME_CHARS, "it has more than 64 characters"),
+        (!name.chars().all(allowed), "it has other characters than a-z, 0-9, '-', '_', '.' and '@'"),
+        (name.starts_with(|c: char| "-_.@".contains(c)), "it begins with neither a letter nor a digit"),
+    ];
+    checks.into_iter().filter_map(|(wrong, what)| wrong.then_some(what)).collect()
+}
+
+/// Gives the account another role, at once. Asked again, nothing changes.
+pub fn set_role(tx: &mut dyn Tx, name: &str, role: Role, by: &str, now: Seconds) -> Result<(), Refusal> {
+    let mut account = named(tx, name)?;
+    let before = account.role;
+    if account.apply(Event::SetRole(role)) {
+        keep_an_admin(tx, &account)?;
+        tx.put_account(&account)?;
+        let detail = format!("{} to {}", before.name(), role.name());
+        audit::note(tx, audit::Event::AccountRoleChanged, by, name, &detail, now)?;
+    }
+    Ok(())
+}
+
+/// Takes everything from the account at once: it may do nothing, and all its secrets are void, also when it is enabled
+/// again. Asked again, nothing changes.
+pub fn disable(tx: &mut dyn Tx, name: &str, by: &str, now: Seconds) -> Result<(), Refusal> {
+    let mut account = named(tx, name)?;
+    if !account.apply(Event::Disable) {
+        return Ok(());
+    }
+    keep_an_admin(tx, &account)?;
+    tx.put_account(&account)?;
+    let mut revoked = 0;
+    for mut secret in tx.secrets_of(&account.id)? {
+        if secret.apply(secret::Event::Revoke, now).is_ok_and(|changed| changed) {
+            tx.put_secret(&secret)?;
+            revoked += 1;
+        }
+    }
+    audit::note(tx, audit::Event::AccountDisabled, by, name, &format!("{revoked} secrets revoked"), now)
+}
+
+/// Lets the account act again. It needs new secrets.
+pub fn enable(tx: &mut dyn Tx, name: &str, by: &str, now: Seconds) -> Result<(), Refusal> {
+    let mut account = named(tx, name)?;
+    if account.apply(Event::Enable) {
+        tx.put_account(&account)?;
+        audit::note(tx, audit::Event::AccountEnabled, by, name, account.role.name(), now)?;
+    }
+    Ok(())
+}
+
+/// Refuses a change of `changed` after which nobody could administer.
+fn keep_an_admin(tx: &mut dyn Tx, changed: &Account) -> Result<(), Refusal> {
+    let administers = |account: &Account| account.may(Permission::Administer);
+    let others = tx.accounts()?;
+    let mut others = others.iter().filter(|account| account.id != changed.id);
+    if administers(changed) || others.any(administers) {
+        return Ok(());
+    }
+    let text = format!("'{}' is the last active admin. Make another account admin first.", changed.name);
+    Err(Refusal::new(Kind::Precondition, text))
+}
+
+pub(crate) fn named(read: &(impl Read + ?Sized), name: &str) -> Result<Account, Refusal> {
+    read.account_by_name(name)?
+        .ok_or_else(|| Refusal::new(Kind::NotFound, format!("There is no account '{name:.100}'.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every role, every permission.
+    #[test]
+    fn who_may_do_what() {
+        let table = [
+            (Role::Viewer, [true, false, false]),
+            (Role::Runner, [true, true, false]),
+            (Role::Admin, [true, true, true]),
+        ];
+        for (role, row) in table {
+            for (permission, want) in Permission::ALL.into_iter().zip(row) {
+                assert_eq!(role.may(permission), want, "{role:?} {permission:?}");
+                let mut account = Account::new("1", "name", role, 0.0);
+                assert_eq!((account.may(permission), account.needs(permission).is_ok()), (want, want));
+                account.apply(Event::Disable);
+                assert!(!account.may(permission), "a disabled account may do nothing");
+            }
+            assert_eq!(Role::from_name(role.name()), Some(role));
+        }
+        assert_eq!(Role::from_name("root"), None);
+        let refusal = Account::new("1", "ann", Role::Viewer, 0.0).needs(Permission::Run).unwrap_err();
+        assert_eq!(refusal.kind, Kind::Denied);
+        assert!(refusal.to_string().contains("'ann' has the role viewer; this needs the role runner"), "{refusal}");
+    }
+
+    /// Every state, every event.
+    #[test]
+    fn table() {
+        use State::*;
+        let events = [Event::Disable, Event::Enable, Event::SetRole(Role::Runner), Event::SetRole(Role::Admin)];
+        let (viewer, runner, admin) = (Role::Viewer, Role::Runner, Role::Admin);
+        let rows = [
+            ((Active, viewer), [(Disabled, viewer), (Active, viewer), (Active, runner), (Active, admin)]),
+            ((Disabled, admin), [(Disabled, admin), (Active, admin), (Disabled, runner), (Disabled, admin)]),
+        ];
+        for ((state, role), row) in rows {
+            for (event, want) in events.into_iter().zip(row) {
+                let mut account = Account::new("1", "name", role, 0.0).restore(state);
+                let changed = account.apply(event);
+                assert_eq!((account.state(), account.role()), want, "{state:?} + {event:?}");
+                assert_eq!(changed, want != (state, role), "{state:?} + {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_told_all_their_faults() {
+        for sound in ["ann", "a", "0", "ci-bot_2.x", "ann@example.org", &"x".repeat(MAX_NAME_CHARS)] {
+            assert_eq!(name_faults(sound), [""; 0], "{sound}");
+        }
+        for bad in ["", "Ann", "a b", "ünïcödé", "-a", ".a", "a\n", &"x".repeat(MAX_NAME_CHARS + 1)] {
+            assert_eq!(name_faults(bad).len(), 1, "{bad}");
+        }
+        assert_eq!(name_faults(&format!("@{}", "X".repeat(MAX_NAME_CHARS))).len(), 3);
+        assert!(!name_faults(NOBODY_NAME).is_empty(), "nobody can be called so");
+    }
+}

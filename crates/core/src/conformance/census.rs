@@ -1,0 +1,136 @@
+//! Counts: what is there, and nothing else.
+
+use bytes::Bytes;
+
+use super::{Case, NOW, Subject, envelope, id, keep, see};
+use crate::audit;
+use crate::census::Census;
+use crate::id::{NodeId, RunId};
+use crate::message::{Instruction, Reply, State};
+use crate::node::{Event, Node};
+use crate::object::{Content, Object};
+use crate::run::{self, NewRun, Outcome, Run};
+
+pub(super) const CASES: &[Case] = &[
+    ("an empty store counts nothing", nothing),
+    ("nodes are counted by state, and who is online by what it speaks", nodes),
+    ("runs are counted by state and outcome", runs),
+    ("messages are counted by state", messages),
+    ("objects and their bytes are counted", objects),
+];
+
+const INTERVAL_S: f64 = 30.0;
+const ONLINE: Event = Event::Activate { interval_s: INTERVAL_S };
+
+fn count(subject: &Subject<'_>, now: f64) -> Census {
+    see(subject, |read| read.census(now))
+}
+
+fn nothing(subject: &Subject<'_>) {
+    assert_eq!(count(subject, NOW), Census::default());
+}
+
+fn nodes(subject: &Subject<'_>) {
+    let lives: [(&[Event], &str); 7] = [
+        (&[], ""),
+        (&[], ""),
+        (&[ONLINE], "http 1.42.0"),
+        (&[ONLINE], "http 1.42.0"),
+        (&[ONLINE], "grpc"),
+        (&[ONLINE, Event::Deactivate], "grpc"),
+        (&[ONLINE, Event::Unregister], "grpc"),
+    ];
+    for ((steps, client), number) in lives.into_iter().zip(11..) {
+        let mut node = Node::register(NodeId(number), ("", ""), &number.to_be_bytes(), INTERVAL_S, NOW);
+        for step in steps {
+            node.apply(*step, NOW).expect("the step is legal");
+        }
+        node.client = client.into();
+        keep(subject, move |tx| tx.put_node(&node));
+    }
+    let end = NOW + 2.0 * INTERVAL_S;
+    let by_client = [("grpc".to_owned(), 1), ("http 1.42.0".to_owned(), 2)].into();
+    let online =
+        Census { nodes_registered: 2, nodes_offline: 1, nodes_online_by_client: by_client, ..Census::default() };
+    assert_eq!(count(subject, end.next_down()), online);
+    assert_eq!(online.nodes_online(), 3);
+    assert_eq!(count(subject, end), Census { nodes_registered: 2, nodes_offline: 4, ..Census::default() });
+}
+
+fn runs(subject: &Subject<'_>) {
+    let finish = |outcome| run::Event::Finish { outcome, details: String::new() };
+    let lives = [
+        vec![],
+        vec![run::Event::Claim],
+        vec![run::Event::Claim, run::Event::LoseLaunch],
+        vec![run::Event::PullInputs],
+        vec![run::Event::PullInputs, finish(Outcome::Completed)],
+        vec![run::Event::PullInputs, finish(Outcome::Failed)],
+        vec![finish(Outcome::Failed)],
+        vec![finish(Outcome::Stopped)],
+        vec![finish(Outcome::Stopped)],
+        vec![finish(Outcome::Stopped)],
+    ];
+    for (steps, number) in lives.into_iter().zip(1..) {
+        let mut run = Run::new(RunId(number), NewRun::default(), NOW);
+        for step in steps {
+            run.apply(step, NOW).expect("the step is legal");
+        }
+        keep(subject, move |tx| tx.put_run(&run));
+    }
+    let want = Census {
+        runs_pending: 2,
+        runs_starting: 1,
+        runs_running: 1,
+        runs_completed: 1,
+        runs_failed: 2,
+        runs_stopped: 3,
+        ..Census::default()
+    };
+    assert_eq!(count(subject, NOW), want);
+}
+
+fn messages(subject: &Subject<'_>) {
+    for (state, many) in State::ALL.into_iter().zip([1, 20, 3, 40, 500, 6]) {
+        keep(subject, move |tx| {
+            (0..many).try_for_each(|n| {
+                let label = format!("{} {n}", state.name());
+                tx.put_instruction(&Instruction::restore(envelope(&label, RunId(n), NodeId(n)), 1, state))
+            })
+        });
+    }
+    for (label, ready) in [("a", true), ("b", false), ("c", true)] {
+        let reply = Reply { envelope: envelope(label, RunId(1), NodeId::SUPERLINK), reply_to: id(label), ready };
+        keep(subject, move |tx| tx.put_reply(&reply));
+    }
+    let want = Census {
+        instructions_incomplete: 1,
+        instructions_waiting: 20,
+        instructions_out: 543,
+        instructions_answered: 6,
+        replies_ready: 2,
+        ..Census::default()
+    };
+    assert_eq!(count(subject, NOW), want);
+}
+
+fn objects(subject: &Subject<'_>) {
+    let contents = [
+        ("not here", None),
+        ("inline", Some(Content::Inline(Bytes::from_static(b"bytes")))),
+        ("file", Some(Content::File { name: "name".into(), bytes: 1 << 40 })),
+    ];
+    for (label, content) in contents {
+        keep(subject, move |tx| {
+            let here = content.is_some();
+            let object = Object { id: id(label), references: 1, waiting: 0, here, height: 1, tree_objects: 1 };
+            tx.insert_object(&object, &[])?;
+            content.as_ref().map_or(Ok(()), |content| tx.put_content(id(label), content))
+        });
+    }
+    keep(subject, |tx| tx.append_audit(NOW, audit::Event::Login, "", "", ""));
+    let want = Census { objects: 3, object_bytes: (1 << 40) + 5, audit_entries: 1, ..Census::default() };
+    assert_eq!(count(subject, NOW), want);
+    keep(subject, |tx| tx.delete_object(id("file")));
+    assert_eq!(count(subject, NOW), Census { objects: 2, object_bytes: 5, ..want });
+}

@@ -1,0 +1,364 @@
+//! Our own calls, beside Flower's: nodes with the version they speak, join tokens, accounts, the audit log. JSON; ids are
+//! text, since 64 bits do not fit a JSON number.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use trellis_core::access::{self, NewSecret};
+use trellis_core::account::{self, Role};
+use trellis_core::control::{self, NewNode, Reach};
+use trellis_core::id::NodeId;
+use trellis_core::refusal::{Kind, Refusal};
+use trellis_core::secret::SecretId;
+use trellis_core::{Seconds, audit};
+
+use super::account::{Who, new_token};
+use super::{hex, random, random_id, sha256};
+use crate::identity::parse_key;
+use crate::link::Link;
+use crate::watch::Departure;
+
+/// Audit entries in one answer.
+const MAX_ENTRIES: usize = 1000;
+
+/// Asks for nothing, or says nothing.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+fn invalid(text: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
+    Refusal::new(Kind::Invalid, text)
+}
+
+fn node_id(text: &str) -> Result<NodeId, Refusal> {
+    text.parse().map(NodeId).map_err(|_| invalid(format!("'{text:.40}' is not the ID of a node")))
+}
+
+fn role(name: &str) -> Result<Role, Refusal> {
+    Role::from_name(name).ok_or_else(|| invalid(format!("'{name:.40}' is not a role: viewer, runner or admin")))
+}
+
+/// How a key is named where people read it.
+pub fn fingerprint(key: &[u8]) -> String {
+    hex(&sha256(key)[..8])
+}
+
+#[derive(Serialize)]
+pub struct Nodes {
+    now: Seconds,
+    nodes: Vec<Node>,
+}
+
+#[derive(Serialize)]
+struct Node {
+    id: String,
+    name: String,
+    location: String,
+    status: &'static str,
+    client: String,
+    owner: String,
+    registered_at: Seconds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_activated_at: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_deactivated_at: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    online_until: Option<Seconds>,
+    key_fingerprint: String,
+}
+
+pub async fn list_nodes(link: &Link, _: &Who, _: Nothing) -> Result<Nodes, Refusal> {
+    let now = link.now();
+    let nodes = link.read(|view| view.nodes())?.into_iter().map(|node| Node {
+        id: node.id.to_string(),
+        status: node.state().at(now).name(),
+        registered_at: node.registered_at,
+        last_activated_at: node.last_activated_at,
+        last_deactivated_at: node.last_deactivated_at(now),
+        online_until: node.online_until,
+        key_fingerprint: fingerprint(&node.public_key),
+        name: node.name,
+        location: node.location,
+        client: node.client,
+        owner: node.owner_name,
+    });
+    Ok(Nodes { now, nodes: nodes.collect() })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeName {
+    id: String,
+}
+
+pub async fn revoke_node(link: &Link, who: &Who, request: NodeName) -> Result<Nothing, Refusal> {
+    let (node, now, who) = (node_id(&request.id)?, link.now(), who.clone());
+    link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
+    link.watch.node_left(node, Departure::Unregistered);
+    Ok(Nothing {})
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewJoinToken {
+    ttl_s: f64,
+    #[serde(default)]
+    label: String,
+}
+
+#[derive(Serialize)]
+pub struct Issued {
+    id: String,
+    token: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Seconds>,
+}
+
+pub async fn create_join_token(link: &Link, who: &Who, request: NewJoinToken) -> Result<Issued, Refusal> {
+    let ((token, hash), now, who) = (new_token(), link.now(), who.clone());
+    let new = NewSecret { hash, label: request.label, ttl_s: Some(request.ttl_s) };
+    let id = link.write(move |tx| access::issue_join(tx, &who.id, &new, now)).await?;
+    Ok(Issued { id: id.to_string(), token, expires_at: Some(now + request.ttl_s) })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Join {
+    token: String,
+    public_key: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    location: String,
+}
+
+#[derive(Serialize)]
+pub struct Joined {
+    node_id: String,
+}
+
+/// A node joins with a one-time token. `key` is the one that signed the call.
+pub async fn join(link: &Link, key: &Bytes, request: Join) -> Result<Joined, Refusal> {
+    let public_key = request.public_key.into_bytes();
+    if parse_key(&public_key).is_none() {
+        return Err(invalid("The provided public key is not valid: a PEM key on a NIST curve is needed."));
+    }
+    if *key != public_key {
+        return Err(Refusal::new(Kind::Unauthenticated, "The call is not signed with the key that wants to join."));
+    }
+    let (hash, id, now) = (sha256(request.token.as_bytes()), NodeId(random_id()), link.now());
+    let new = NewNode { key: public_key, name: request.name, location: request.location };
+    let node = link.write(move |tx| access::enrol(tx, &hash, id, &new, now)).await?;
+    tracing::info!(node = node.0, "node joined with a token");
+    Ok(Joined { node_id: node.to_string() })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewAccount {
+    name: String,
+    role: String,
+}
+
+#[derive(Serialize)]
+pub struct Created {
+    id: String,
+    name: String,
+    role: &'static str,
+    token: String,
+}
+
+/// An account and its first token, in one.
+pub async fn create_account(link: &Link, who: &Who, request: NewAccount) -> Result<Created, Refusal> {
+    let (role, (token, hash), id) = (role(&request.role)?, new_token(), hex(&random::<8>()));
+    let (by, now) = (who.name.clone(), link.now());
+    let account = link
+        .write(move |tx| {
+            let account = account::create(tx, &id, &request.name, role, &by, now)?;
+            let secret = NewSecret { hash, label: "first".to_owned(), ttl_s: None };
+            access::issue_access(tx, &account.name, &secret, &by, now)?;
+            Ok(account)
+        })
+        .await?;
+    Ok(Created { role: account.role().name(), id: account.id, name: account.name, token })
+}
+
+#[derive(Serialize)]
+pub struct Accounts {
+    accounts: Vec<AccountRow>,
+}
+
+#[derive(Serialize)]
+struct AccountRow {
+    id: String,
+    name: String,
+    role: &'static str,
+    state: &'static str,
+    created_at: Seconds,
+}
+
+pub async fn list_accounts(link: &Link, _: &Who, _: Nothing) -> Result<Accounts, Refusal> {
+    let accounts = link.read(|view| view.accounts())?.into_iter().map(|account| AccountRow {
+        role: account.role().name(),
+        state: account.state().name(),
+        created_at: account.created_at,
+        id: account.id,
+        name: account.name,
+    });
+    Ok(Accounts { accounts: accounts.collect() })
+}
+
+pub async fn set_role(link: &Link, who: &Who, request: NewAccount) -> Result<Nothing, Refusal> {
+    let (role, by, now) = (role(&request.role)?, who.name.clone(), link.now());
+    link.write(move |tx| account::set_role(tx, &request.name, role, &by, now)).await?;
+    Ok(Nothing {})
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccountName {
+    name: String,
+}
+
+pub async fn disable_account(link: &Link, who: &Who, request: AccountName) -> Result<Nothing, Refusal> {
+    let (by, now) = (who.name.clone(), link.now());
+    link.write(move |tx| account::disable(tx, &request.name, &by, now)).await?;
+    Ok(Nothing {})
+}
+
+pub async fn enable_account(link: &Link, who: &Who, request: AccountName) -> Result<Nothing, Refusal> {
+    let (by, now) = (who.name.clone(), link.now());
+    link.write(move |tx| account::enable(tx, &request.name, &by, now)).await?;
+    Ok(Nothing {})
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewToken {
+    account: String,
+    #[serde(default)]
+    label: String,
+    #[serde(default)]
+    ttl_s: Option<f64>,
+}
+
+pub async fn create_token(link: &Link, who: &Who, request: NewToken) -> Result<Issued, Refusal> {
+    let ((token, hash), by, now) = (new_token(), who.name.clone(), link.now());
+    let new = NewSecret { hash, label: request.label, ttl_s: request.ttl_s };
+    let id = link.write(move |tx| access::issue_access(tx, &request.account, &new, &by, now)).await?;
+    Ok(Issued { id: id.to_string(), token, expires_at: request.ttl_s.map(|ttl_s| now + ttl_s) })
+}
+
+#[derive(Serialize)]
+pub struct Tokens {
+    tokens: Vec<TokenRow>,
+}
+
+#[derive(Serialize)]
+struct TokenRow {
+    id: String,
+    account: String,
+    purpose: &'static str,
+    label: String,
+    created_at: Seconds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<Seconds>,
+    state: &'static str,
+}
+
+pub async fn list_tokens(link: &Link, _: &Who, _: Nothing) -> Result<Tokens, Refusal> {
+    let now = link.now();
+    let tokens = link.read(|view| {
+        let name = |id: &str| Ok(view.account(id)?.map_or_else(|| id.to_owned(), |account| account.name));
+        view.secrets()?
+            .into_iter()
+            .map(|secret| {
+                Ok(TokenRow {
+                    id: secret.id().to_string(),
+                    account: name(&secret.account)?,
+                    purpose: secret.purpose.name(),
+                    state: if secret.has_expired(now) { "expired" } else { secret.state().name() },
+                    label: secret.label,
+                    created_at: secret.created_at,
+                    expires_at: secret.expires_at,
+                })
+            })
+            .collect::<Result<_, Refusal>>()
+    })?;
+    Ok(Tokens { tokens })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenName {
+    id: String,
+}
+
+pub async fn revoke_token(link: &Link, who: &Who, request: TokenName) -> Result<Nothing, Refusal> {
+    let id: SecretId = request.id.parse().map_err(|error| invalid(format!("'{:.40}': {error}", request.id)))?;
+    let (by, now) = (who.name.clone(), link.now());
+    link.write(move |tx| access::revoke(tx, id, &by, now)).await?;
+    Ok(Nothing {})
+}
+
+#[derive(Serialize)]
+pub struct Me {
+    id: String,
+    name: String,
+    role: &'static str,
+}
+
+pub async fn who_am_i(_: &Link, who: &Who, _: Nothing) -> Result<Me, Refusal> {
+    Ok(Me { id: who.id.clone(), name: who.name.clone(), role: who.role.name() })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditQuestion {
+    #[serde(default)]
+    after: Option<u64>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub struct Audit {
+    entries: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    seq: u64,
+    at: Seconds,
+    event: &'static str,
+    actor: String,
+    subject: String,
+    detail: String,
+}
+
+pub async fn list_audit(link: &Link, _: &Who, request: AuditQuestion) -> Result<Audit, Refusal> {
+    let limit = request.limit.unwrap_or(100).min(MAX_ENTRIES);
+    let entries = link.read(|view| match request.after {
+        Some(after) => view.audit_after(after, limit),
+        None => view.audit_newest(limit),
+    })?;
+    let entry = |entry: audit::Entry| Entry {
+        seq: entry.seq,
+        at: entry.at,
+        event: entry.event.name(),
+        actor: entry.actor,
+        subject: entry.subject,
+        detail: entry.detail,
+    };
+    Ok(Audit { entries: entries.into_iter().map(entry).collect() })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginCode {
+    code: String,
+}
+
+pub async fn approve_login(link: &Link, who: &Who, request: LoginCode) -> Result<Nothing, Refusal> {
+    link.logins.approve(&request.code, &who.id, link.now())?;
+    Ok(Nothing {})
+}

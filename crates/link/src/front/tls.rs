@@ -1,0 +1,96 @@
+//! TLS: the certificate that is served, checked before it is used, and exchanged while connections go on.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{self, ServerConfig};
+use trellis_pki::{Checked, Endpoint, Files, Look, Problem, Reload, Served};
+
+use crate::clock::system_now;
+use crate::config::TlsFiles;
+use crate::watch::metrics::Certificate;
+
+/// Everything that is wrong with the certificate files.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("the certificate cannot be served:{}", listed(.0))]
+    Files(Vec<Problem>),
+    #[error("TLS cannot be set up")]
+    Setup(#[from] rustls::Error),
+}
+
+fn listed(problems: &[Problem]) -> String {
+    problems.iter().fold(String::new(), |mut text, problem| {
+        let _ = write!(text, "\n  {problem}");
+        text
+    })
+}
+
+/// The certificate in use.
+#[derive(Clone)]
+pub struct TlsSettings {
+    pub(super) acceptor: TlsAcceptor,
+    served: Served,
+    reload: Arc<Mutex<Reload>>,
+    in_use: Arc<Mutex<Vec<Certificate>>>,
+}
+
+impl TlsSettings {
+    /// Reads and checks the files. `endpoints` are the names that clients use, `state_dir` is where apps can read.
+    pub fn load(
+        files: &TlsFiles,
+        endpoints: Vec<Endpoint>,
+        state_dir: Option<PathBuf>,
+    ) -> Result<TlsSettings, TlsError> {
+        let files =
+            Files { certificate: files.certificate.clone(), key: files.key.clone(), ca: files.ca_certificate.clone() };
+        let (reload, checked) =
+            Reload::start(files, endpoints, state_dir, system_now() as i64).map_err(TlsError::Files)?;
+        let served = Served::new(&checked);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(served.clone()));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let settings = TlsSettings {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            served,
+            reload: Arc::new(Mutex::new(reload)),
+            in_use: Arc::default(),
+        };
+        settings.note(&checked);
+        Ok(settings)
+    }
+
+    /// Looks whether the files have changed, and serves with the new ones if they are good.
+    pub fn look(&self) {
+        match self.reload.lock().expect("no holder panics").look(system_now() as i64) {
+            Look::Unchanged => {}
+            Look::New(checked) => {
+                self.served.replace(&checked);
+                self.note(&checked);
+                tracing::info!(until = trellis_pki::date(checked.leaf.not_after), "a new certificate is served");
+            }
+            Look::Refused(problems) => {
+                let problems = listed(&problems);
+                tracing::error!("the new certificate is not served, the old one stays in use:{problems}");
+            }
+        }
+    }
+
+    fn note(&self, checked: &Checked) {
+        for warning in &checked.warnings {
+            tracing::warn!("{warning}");
+        }
+        let leaf = Certificate { role: "server", expires_at: checked.leaf.not_after as f64 };
+        *self.in_use.lock().expect("no holder panics") = vec![leaf];
+    }
+
+    /// Those in use, for monitors.
+    pub fn in_use(&self) -> Vec<Certificate> {
+        self.in_use.lock().expect("no holder panics").clone()
+    }
+}

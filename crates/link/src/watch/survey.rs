@@ -1,0 +1,77 @@
+//! What the watch learns by looking at the state: how things stand at a scrape, where trainings stand at the start, which
+//! runs have ended.
+
+use std::collections::HashMap;
+
+use trellis_core::Seconds;
+use trellis_core::id::RunId;
+use trellis_core::message::Envelope;
+use trellis_core::object;
+use trellis_core::port::Read;
+use trellis_core::refusal::Refusal;
+use trellis_core::run::State;
+
+use super::metrics::Snapshot;
+use super::{Facts, Instruction, Resumed, numbers, round_of};
+use crate::api::app;
+use crate::front::TlsSettings;
+use crate::link::Link;
+
+/// How things stand now.
+pub fn snapshot(link: &Link) -> Snapshot {
+    Snapshot {
+        census: link.read(|view| view.census(link.now())).ok(),
+        store_works: link.store().works(),
+        store_queue_length: link.store().queue_length(),
+        certificates: link.tls.as_ref().map(TlsSettings::in_use).unwrap_or_default(),
+    }
+}
+
+/// Picks up the trainings that were at work when the process before this one ended.
+pub fn resume(link: &Link) -> Result<(), Refusal> {
+    let now = link.now();
+    for run in link.read(|view| view.unfinished_runs())? {
+        if *run.state() != State::Running {
+            continue;
+        }
+        let (facts, (round, sent)) = link.read(|view| {
+            let facts = view.fab(&run.fab_hash)?.map_or_else(Facts::default, |fab| app::facts(&run, &fab));
+            Ok((facts, newest_round(view, run.id)?))
+        })?;
+        let awaited: Vec<_> = sent.iter().map(Instruction::of).collect();
+        let since = run.running_at.unwrap_or(now);
+        let round_since = sent.iter().map(|sent| sent.created_at).fold(now, Seconds::min);
+        link.watch.run_resumed(run.id, facts, &Resumed { since, awaited: &awaited, round, round_since }, now);
+    }
+    Ok(())
+}
+
+/// The instructions whose replies the ServerApp has not fetched, those of rounds that it gave up excepted.
+fn newest_round(view: &dyn Read, run: RunId) -> Result<(Option<u64>, Vec<Envelope>), Refusal> {
+    // The instructions of a round share their content: it is opened once.
+    let mut rounds = HashMap::new();
+    let mut sent = Vec::new();
+    for id in view.instructions_of_run(run)? {
+        let Some(instruction) = view.instruction(id)? else { continue };
+        let content = view.children(id)?;
+        let round = match rounds.get(&content) {
+            Some(round) => *round,
+            None => *rounds.entry(content).or_insert(round_of(&numbers(view, &object::tree(view, id)?))),
+        };
+        sent.push((round, instruction.envelope));
+    }
+    let newest = sent.iter().filter_map(|(round, _)| *round).max();
+    sent.retain(|(round, _)| round.is_none() || *round == newest);
+    Ok((newest, sent.into_iter().map(|(_, envelope)| envelope).collect()))
+}
+
+/// Tells the watch of runs that have ended.
+pub fn finished(link: &Link, runs: Vec<RunId>) {
+    for id in runs {
+        if let Ok(Some(run)) = link.read(|view| view.run(id))
+            && let State::Finished { outcome, .. } = run.state()
+        {
+            link.watch.run_finished(id, *outcome, run.finished_at.unwrap_or_else(|| link.now()));
+        }
+    }
+}

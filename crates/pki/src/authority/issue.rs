@@ -1,0 +1,210 @@
+//! Issuing a leaf to the directory of a SuperLink, or finding that none is due.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::kept::LeafRecord;
+use super::{Authority, CA_KEY, CLOCK_SKEW, ca_dir};
+use crate::certificate::Certificate;
+use crate::check::{Contents, Files, examine};
+use crate::delivery::{self, Delivery, Present};
+use crate::disk::read_small;
+use crate::endpoint::Endpoint;
+use crate::mint::{self, LONGEST_COMMON_NAME, Signer, Window};
+use crate::problem::Problem;
+use crate::renewal::{Reason, due};
+use crate::span::{Span, roughly};
+use crate::{Error, UnixSeconds, date, pem};
+
+pub const LEAF_VALIDITY: Span = Span::days(30);
+const SHORTEST_LEAF: Span = Span::hours(1);
+/// What browsers and mobile systems accept at most.
+const LONGEST_LEAF: Span = Span::days(397);
+/// An authority this close to its end signs nothing more.
+const LAST_HOUR: Span = Span::hours(1);
+const DEFAULT_NAME: &str = "superlink";
+
+/// A wish for a leaf.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// All that clients use, the local ones included.
+    pub endpoints: Vec<Endpoint>,
+    pub out: PathBuf,
+    pub validity: Span,
+    pub name: Option<String>,
+    /// Issue only where the present leaf is missing, damaged, old, or not what is wished.
+    pub only_if_due: bool,
+}
+
+/// What is in the directory now.
+#[derive(Debug)]
+pub struct Issued {
+    pub leaf: Certificate,
+    pub files: Files,
+    /// Why there is a new leaf; `None` where the present one is good.
+    pub reason: Option<Reason>,
+    /// The leaf is as before, and the trust bundle beside it is new.
+    pub trust_renewed: bool,
+    pub warnings: Vec<Problem>,
+}
+
+impl Authority {
+    /// Everything that is wrong with an order.
+    pub fn objections(&self, order: &Order, now: UnixSeconds) -> Result<Vec<Problem>, Error> {
+        let mut problems = order.objections();
+        problems.extend(self.too_near(&order.out));
+        if let Present::Foreign(path) = delivery::present(&order.out) {
+            let what = "this file is not from trellis pki, and is never overwritten";
+            problems.push(Problem::in_file(&path, what, "move it away, or give another directory"));
+        }
+        let signing = self.certificate(self.rotation().signing())?;
+        if signing.left_s(now) < LAST_HOUR.seconds() {
+            let what = format!("the CA {} ends on {}", signing.subject, date(signing.not_after));
+            problems.push(Problem::in_file(&self.dir, what, "rotate it: trellis pki rotate --begin"));
+        }
+        Ok(problems)
+    }
+
+    pub fn issue(&mut self, order: &Order, now: UnixSeconds) -> Result<Issued, Error> {
+        let order = &Order { out: absolute(&order.out), ..order.clone() };
+        let _lock = self.lock_and_reread()?;
+        let problems = self.objections(order, now)?;
+        if !problems.is_empty() {
+            return Err(Error::Refused(problems));
+        }
+        let signing = self.certificate(self.rotation().signing())?;
+        let trust = self.trust_bundle()?;
+        let (reason, kept) = match delivery::present(&order.out) {
+            Present::Nothing => (Some(Reason::First), None),
+            Present::Damaged(why) => (Some(Reason::Damaged(why)), None),
+            Present::Foreign(_) => (Some(Reason::First), None), // Refused above.
+            Present::Whole { .. } if !order.only_if_due => (Some(Reason::Asked), None),
+            Present::Whole { delivery, leaf } => (due(&leaf, &order.endpoints, &signing, now), Some(delivery)),
+        };
+        let delivery = match (&reason, kept) {
+            (None, Some(delivery)) => Delivery { trust, ..delivery },
+            _ => self.new_leaf(order, &signing, trust, now)?,
+        };
+        let trust_renewed = self.deliver(order, &delivery, reason.is_some())?;
+        let leaf = read_leaf(&delivery)?;
+        LeafRecord { out: order.out.clone(), leaf: leaf.clone() }.write(&self.disk, &self.dir)?;
+        let warnings = self.issue_warnings(order, &leaf, &signing)?;
+        Ok(Issued { leaf, files: files_in(&order.out), reason, trust_renewed, warnings })
+    }
+
+    /// Puts it in place where it differs; says whether the trust bundle alone did.
+    fn deliver(&self, order: &Order, delivery: &Delivery, new_leaf: bool) -> Result<bool, Error> {
+        let same =
+            matches!(delivery::present(&order.out), Present::Whole { delivery: present, .. } if present == *delivery);
+        if same {
+            delivery::complete(&self.disk, &order.out)?;
+        } else {
+            delivery::deliver(&self.disk, &order.out, delivery)?;
+        }
+        Ok(!same && !new_leaf)
+    }
+
+    fn new_leaf(
+        &self,
+        order: &Order,
+        signing: &Certificate,
+        trust: String,
+        now: UnixSeconds,
+    ) -> Result<Delivery, Error> {
+        let path = ca_dir(&self.dir, self.rotation().signing()).join(CA_KEY);
+        let (text, _) = read_small(&path).map_err(Error::disk("read", &path))?;
+        let key = pem::private_key(&text)
+            .map_err(|error| Error::Refused(vec![Problem::in_file(&path, error.what, "restore it from a backup")]))?;
+        let first = order.endpoints.first().map(Endpoint::to_string).filter(|name| name.len() <= LONGEST_COMMON_NAME);
+        let name = order.name.clone().or(first).unwrap_or_else(|| DEFAULT_NAME.to_owned());
+        let until = (now + order.validity.seconds()).min(signing.not_after);
+        let window = Window { from: now - CLOCK_SKEW.seconds(), until };
+        let minted = mint::leaf(&Signer { certificate: signing, key }, &name, &order.endpoints, window)?;
+        let chain = pem::encode_certificates([&minted.certificate]);
+        let delivery = Delivery { chain, key: minted.key_pem, trust };
+        // Nothing is handed out that a SuperLink would refuse; a key that is not this authority's shows here.
+        let contents = Contents::from_text(files_in(&order.out), &delivery.chain, &delivery.key, &delivery.trust);
+        examine(&contents, &order.endpoints, now).map_err(Error::Refused)?;
+        Ok(delivery)
+    }
+
+    /// The key of the authority and the directory of a SuperLink must not contain each other.
+    fn too_near(&self, out: &Path) -> Option<Problem> {
+        let (dir, out) = (real(&self.dir), real(out));
+        if !out.starts_with(&dir) && !dir.starts_with(&out) {
+            return None;
+        }
+        let what = format!("{} and the authority in {} lie within each other", out.display(), dir.display());
+        Some(Problem::error("--out", what, "give a directory apart: who reads it must not read the authority's key"))
+    }
+
+    fn issue_warnings(&self, order: &Order, leaf: &Certificate, signing: &Certificate) -> Result<Vec<Problem>, Error> {
+        let mut warnings = Vec::new();
+        let wished = order.validity.seconds() + CLOCK_SKEW.seconds();
+        if leaf.not_after == signing.not_after && leaf.lifetime_s() < wished {
+            let what = format!("the leaf lives for {} only: its CA ends then", roughly(leaf.lifetime_s()));
+            warnings.push(Problem::warning(self.dir.display().to_string(), what, "rotate the CA: trellis pki rotate"));
+        }
+        let owner = |path: &Path| path.metadata().map(|metadata| metadata.uid()).map_err(Error::disk("look at", path));
+        if owner(&self.dir)? == owner(&order.out)? {
+            let what =
+                "it belongs to the user that owns the CA: a SuperLink of that user, and its apps, can read the CA key";
+            let advice =
+                "on a shared or production machine, let root keep the CA and give this directory to another user";
+            warnings.push(Problem::warning(order.out.display().to_string(), what, advice));
+        }
+        Ok(warnings)
+    }
+}
+
+impl Order {
+    /// What is wrong with it, wherever it goes.
+    pub fn objections(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.endpoints.is_empty() {
+            let advice = "give each host or address that clients use, e.g. --endpoint link.example.org";
+            problems.push(Problem::error("--endpoint", "there is no endpoint", advice));
+        }
+        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.is_wildcard()) {
+            let what = format!("{endpoint} means to listen everywhere; nobody connects to that");
+            problems.push(Problem::error("--endpoint", what, "give the hosts and addresses that clients use"));
+        }
+        if self.validity < SHORTEST_LEAF || self.validity > LONGEST_LEAF {
+            let what = format!("a leaf cannot be valid for {}", self.validity);
+            problems.push(Problem::error("--validity", what, format!("use {SHORTEST_LEAF} to {LONGEST_LEAF}")));
+        }
+        let printable = |name: &str| !name.trim().is_empty() && !name.chars().any(char::is_control);
+        if let Some(name) = &self.name
+            && (!printable(name) || name.len() > LONGEST_COMMON_NAME)
+        {
+            let what = format!("{name:?} cannot be the name of a leaf");
+            problems.push(Problem::error("--name", what, format!("use 1 to {LONGEST_COMMON_NAME} letters")));
+        }
+        problems
+    }
+}
+
+fn files_in(out: &Path) -> Files {
+    Files { certificate: out.join(delivery::CERTIFICATE), key: out.join(delivery::KEY), ca: out.join(delivery::TRUST) }
+}
+
+fn read_leaf(delivery: &Delivery) -> Result<Certificate, Error> {
+    let unreadable = |_| Error::Mint(rcgen::Error::CouldNotParseCertificate);
+    let all = pem::certificates(delivery.chain.as_bytes()).map_err(|_| rcgen::Error::CouldNotParseCertificate)?;
+    Certificate::read(&all[0]).map_err(unreadable)
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// The path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let path = absolute(path);
+    for ancestor in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
+            return real.join(rest);
+        }
+    }
+    path
+}

@@ -1,0 +1,116 @@
+//! The directory a SuperLink is given: `server.pem`, `server.key` and `ca.crt`, always of one issue.
+//!
+//! The three are links into `.current`, and `.current` is a link to a directory that never changes once it is there. A new
+//! issue is a new directory and one rename, so a crash cannot leave a certificate beside the key of another. A reader that
+//! meets the rename between two files sees that they do not match, or that a file has changed since, and reads again.
+//! The key of the authority never comes here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::certificate::Certificate;
+use crate::disk::{Content, Disk, PRIVATE_DIR, PRIVATE_FILE, PUBLIC_DIR, PUBLIC_FILE, entries, read_small};
+use crate::{Error, hex, pem, sha256};
+
+pub const CERTIFICATE: &str = "server.pem";
+pub const KEY: &str = "server.key";
+pub const TRUST: &str = "ca.crt";
+const NAMES: [&str; 3] = [CERTIFICATE, KEY, TRUST];
+const CURRENT: &str = ".current";
+const ISSUE: &str = ".issue-";
+
+/// What a SuperLink serves with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// The leaf and what is between it and the authority, PEM.
+    pub chain: String,
+    pub key: String,
+    /// The trust bundle, PEM.
+    pub trust: String,
+}
+
+/// What is in a directory before an issue.
+pub enum Present {
+    Nothing,
+    /// Made by an earlier issue, and whole.
+    Whole {
+        delivery: Delivery,
+        leaf: Box<Certificate>,
+    },
+    /// Made by an earlier issue, and no longer usable.
+    Damaged(String),
+    /// Somebody else's files: never overwritten.
+    Foreign(PathBuf),
+}
+
+/// Looks at what was delivered to `out`.
+pub fn present(out: &Path) -> Present {
+    for name in NAMES {
+        let path = out.join(name);
+        match path.symlink_metadata() {
+            Ok(_) if fs::read_link(&path).is_ok_and(|target| target == target_of(name)) => {}
+            Ok(_) => return Present::Foreign(path),
+            Err(_) => {}
+        }
+    }
+    if out.join(CURRENT).symlink_metadata().is_err() {
+        return Present::Nothing;
+    }
+    match read(out) {
+        Ok((delivery, leaf)) => Present::Whole { delivery, leaf: Box::new(leaf) },
+        Err(why) => Present::Damaged(why),
+    }
+}
+
+fn target_of(name: &str) -> PathBuf {
+    Path::new(CURRENT).join(name)
+}
+
+fn read(out: &Path) -> Result<(Delivery, Certificate), String> {
+    let text = |name: &str| {
+        let path = out.join(target_of(name));
+        let (bytes, _) = read_small(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+        String::from_utf8(bytes).map_err(|_| format!("{} is no text", path.display()))
+    };
+    let delivery = Delivery { chain: text(CERTIFICATE)?, key: text(KEY)?, trust: text(TRUST)? };
+    let chain =
+        pem::certificates(delivery.chain.as_bytes()).map_err(|error| format!("{CERTIFICATE}: {}", error.what))?;
+    let leaf = Certificate::read(&chain[0])?;
+    let key = pem::private_key(delivery.key.as_bytes()).map_err(|error| format!("{KEY}: {}", error.what))?;
+    if crate::check::public_key(&key).as_deref() != Some(leaf.public_key()) {
+        return Err(format!("{KEY} does not belong to {CERTIFICATE}"));
+    }
+    Ok((delivery, leaf))
+}
+
+/// Puts a delivery in place of the one before.
+pub fn deliver(disk: &Disk, out: &Path, delivery: &Delivery) -> Result<(), Error> {
+    disk.make_dir(out, PRIVATE_DIR)?;
+    let whole = format!("{}{}{}", delivery.chain, delivery.key, delivery.trust);
+    let issue = format!("{ISSUE}{}", hex(&sha256(whole.as_bytes())[..8]));
+    let files = [
+        Content { name: CERTIFICATE, bytes: delivery.chain.as_bytes(), mode: PUBLIC_FILE },
+        Content { name: KEY, bytes: delivery.key.as_bytes(), mode: PRIVATE_FILE },
+        Content { name: TRUST, bytes: delivery.trust.as_bytes(), mode: PUBLIC_FILE },
+    ];
+    disk.place_dir(&out.join(&issue), PUBLIC_DIR, &files)?;
+    disk.point_link(&out.join(CURRENT), &issue)?;
+    complete(disk, out)
+}
+
+/// Does what a crash may have kept an earlier delivery from doing: the three links, and the end of older issues.
+pub fn complete(disk: &Disk, out: &Path) -> Result<(), Error> {
+    for name in NAMES {
+        disk.point_link(&out.join(name), &target_of(name).to_string_lossy())?;
+    }
+    disk.sweep(out)?;
+    let link = out.join(CURRENT);
+    let current = out.join(fs::read_link(&link).map_err(Error::disk("read link", &link))?);
+    for entry in entries(out)? {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name.starts_with(ISSUE) && entry != current {
+            disk.remove_dir(&entry)?;
+        }
+    }
+    Ok(())
+}

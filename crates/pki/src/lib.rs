@@ -1,0 +1,54 @@
+//! The certificates of a federation: a long-lived authority, short leaves for SuperLinks, a check of certificates that an
+//! operator brings, and reloading them while they are in use.
+//!
+//! Two sides. [`authority`] keeps the keys of the authority in a directory and is used by `trellis pki`; [`check`] and
+//! [`reload`] read what a SuperLink serves with and never see a key of the authority.
+//!
+//! Nothing here knows of tokio, sockets or clocks: the time is an argument. Files are touched in [`authority`],
+//! `delivery`, `disk`, [`check::read`] and [`reload`] only; what they mean is decided elsewhere.
+
+pub mod authority;
+pub mod certificate;
+pub mod check;
+mod delivery;
+mod disk;
+pub mod endpoint;
+mod error;
+mod mint;
+pub mod pem;
+pub mod problem;
+pub mod reload;
+pub mod renewal;
+pub mod rotation;
+pub mod served;
+pub mod span;
+#[cfg(test)]
+mod testing;
+
+pub use authority::Authority;
+pub use certificate::Certificate;
+pub use check::{Checked, Files, check};
+pub use endpoint::Endpoint;
+pub use error::Error;
+pub use problem::{Problem, Severity};
+pub use reload::{Look, Reload};
+pub use served::Served;
+
+/// Seconds since the Unix epoch.
+pub type UnixSeconds = i64;
+
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest.as_ref());
+    hash
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A moment as people and programs read it, in UTC.
+pub fn date(at: UnixSeconds) -> String {
+    jiff::Timestamp::from_second(at).map_or_else(|_| format!("{at} s after 1970"), |moment| moment.to_string())
+}

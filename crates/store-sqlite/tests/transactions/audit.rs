@@ -1,0 +1,105 @@
+//! The audit log as a story: one line for what happened, none for what did not.
+
+use trellis_core::audit::{self, MAX_ENTRIES, RefusedCall};
+use trellis_core::control::{self, NewNode, Reach};
+use trellis_core::fleet;
+use trellis_core::id::NodeId;
+use trellis_core::upkeep::{is_due, tick};
+
+use super::scene::{INTERVAL_S, Scene, T0, key};
+
+const OWNER: (&str, &str) = ("aid", "owner");
+
+/// Compares the log with what it must tell, line by line: seconds since the scene began, who, what, to whom, detail.
+pub(crate) fn tells(scene: &Scene, want: &str) {
+    let line = |entry: audit::Entry| {
+        let (since, event) = (entry.at - T0, entry.event.name());
+        format!("{since} {} {event} {} {}", entry.actor, entry.subject, entry.detail).trim_end().to_owned()
+    };
+    let told: Vec<String> = scene.see(|read| read.audit_newest(100)).into_iter().map(line).collect();
+    assert_eq!(told, want.trim().lines().map(str::trim).collect::<Vec<_>>(), "the log tells:\n{}", told.join("\n"));
+}
+
+#[test]
+fn the_lives_of_two_nodes() {
+    let scene = Scene::new();
+    let barn = NewNode { key: key(12), name: "barn".into(), location: "north field".into() };
+    scene.twice(|tx| fleet::register(tx, NodeId(11), OWNER, &key(11), T0));
+    scene.ok(move |tx| control::register_node(tx, NodeId(12), OWNER, &barn, T0 + 1.0));
+    scene.twice(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc 1.39.0", T0 + 2.0));
+    scene.twice(|tx| fleet::activate(tx, &key(12), INTERVAL_S, "http 1.42.0", T0 + 3.0));
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc 1.39.0", T0 + 10.0));
+    scene.ok(|tx| fleet::heartbeat(tx, NodeId(11), INTERVAL_S, T0 + 11.0));
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "http 1.40.0", T0 + 20.0));
+    scene.ok(|tx| fleet::deactivate(tx, NodeId(11), T0 + 30.0));
+    scene.refused(|tx| fleet::deactivate(tx, NodeId(11), T0 + 31.0));
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "http 1.40.0", T0 + 40.0));
+    scene.ok(|tx| fleet::unregister(tx, NodeId(11), T0 + 50.0));
+    scene.refused(|tx| fleet::unregister(tx, NodeId(11), T0 + 51.0));
+    scene.ok(|tx| control::unregister_node(tx, NodeId(12), ("b", "boss"), Reach::All, T0 + 60.0));
+    tells(
+        &scene,
+        "
+        0 node 11 node-registered-by-itself node 11
+        1 owner node-registered-by-user node 12 barn at north field
+        2 node 11 node-activated node 11 grpc 1.39.0
+        3 node 12 node-activated node 12 http 1.42.0
+        20 node 11 node-activated node 11 http 1.40.0
+        30 node 11 node-deactivated node 11
+        40 node 11 node-activated node 11 http 1.40.0
+        50 node 11 node-unregistered node 11
+        60 boss node-revoked node 12 barn",
+    );
+}
+
+#[test]
+fn a_node_that_is_back_after_it_was_missed_is_news() {
+    let scene = Scene::new();
+    scene.online(11, T0);
+    scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0 + 2.0 * INTERVAL_S));
+    tells(
+        &scene,
+        "
+        0 node 11 node-registered-by-itself node 11
+        0 node 11 node-activated node 11 grpc
+        60 node 11 node-activated node 11 grpc",
+    );
+}
+
+#[test]
+fn refusals_say_who_from_where_and_why() {
+    let scene = Scene::new();
+    let mut call = RefusedCall {
+        identity: "key 1a2b3c4d".into(),
+        peer: "192.0.2.7:4711".into(),
+        call: "Fleet/PullMessages".into(),
+        reason: "the key is not the node's".into(),
+        unwritten: 0,
+    };
+    let first = call.clone();
+    scene.ok(move |tx| audit::refused(tx, &first, T0));
+    (call.identity, call.unwritten) = (String::new(), 41);
+    call.reason = "no signature\u{1b}[2J".into();
+    scene.ok(move |tx| audit::refused(tx, &call, T0 + 1.0));
+    tells(
+        &scene,
+        "
+        0 key 1a2b3c4d call-refused Fleet/PullMessages from 192.0.2.7:4711: the key is not the node's
+        1 unknown call-refused Fleet/PullMessages 41 more not written; from 192.0.2.7:4711: no signature\u{fffd}[2J",
+    );
+}
+
+#[test]
+fn the_log_keeps_its_newest_entries() {
+    let scene = Scene::new();
+    let over = MAX_ENTRIES + 3;
+    scene.ok(move |tx| {
+        (0..over).try_for_each(|n| tx.append_audit(T0, audit::Event::Login, "actor", "", &n.to_string()))
+    });
+    assert!(scene.see(|read| is_due(read, T0)));
+    scene.twice(|tx| tick(tx, T0));
+    assert!(!scene.see(|read| is_due(read, T0)), "nothing more to do");
+    assert_eq!(scene.see(|read| read.audit_count()), MAX_ENTRIES);
+    assert_eq!(scene.see(|read| read.audit_after(0, 1))[0].detail, "3", "the oldest went");
+    assert_eq!(scene.see(|read| read.audit_newest(1))[0].detail, (over - 1).to_string());
+}
