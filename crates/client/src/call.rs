@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 /// A question that has an answer.
 pub trait Call: Serialize {
     const NAME: &'static str;
-    /// Whether the caller's token goes along. It does not where the question itself proves who asks.
-    const BEARER: bool = true;
     type Answer: DeserializeOwned;
 }
 
@@ -29,22 +27,18 @@ calls! {
     ListNodes = "list-nodes" -> Nodes;
     RevokeNode = "revoke-node" -> Done;
     CreateJoinToken = "create-join-token" -> NewToken;
+    Join = "join" -> Joined;
     CreateAccount = "create-account" -> NewAccount;
     ListAccounts = "list-accounts" -> Accounts;
     SetRole = "set-role" -> Done;
     DisableAccount = "disable-account" -> Done;
+    EnableAccount = "enable-account" -> Done;
     CreateToken = "create-token" -> NewToken;
     ListTokens = "list-tokens" -> Tokens;
     RevokeToken = "revoke-token" -> Done;
     WhoAmI = "who-am-i" -> Me;
     ListAudit = "list-audit" -> Audit;
     ApproveLogin = "approve-login" -> Done;
-}
-
-impl Call for Join {
-    const NAME: &'static str = "join";
-    const BEARER: bool = false;
-    type Answer = Joined;
 }
 
 #[derive(Debug, Serialize)]
@@ -97,7 +91,7 @@ pub struct NewToken {
     pub expires_at: Option<f64>,
 }
 
-/// A node asks to be known. The join token is the proof that it may.
+/// A node asks to be known. The join token is the proof that it may; the call must be signed with the key.
 #[derive(Serialize)]
 pub struct Join {
     pub token: String,
@@ -119,6 +113,16 @@ pub enum Role {
     Viewer,
     Runner,
     Admin,
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Runner => "runner",
+            Role::Admin => "admin",
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -149,6 +153,7 @@ pub struct Account {
     pub id: String,
     pub name: String,
     pub role: String,
+    /// `active` or `disabled`.
     pub state: String,
     pub created_at: f64,
 }
@@ -161,6 +166,11 @@ pub struct SetRole {
 
 #[derive(Debug, Serialize)]
 pub struct DisableAccount {
+    pub name: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct EnableAccount {
     pub name: String,
 }
 
@@ -185,11 +195,13 @@ pub struct Tokens {
 pub struct TokenEntry {
     pub id: String,
     pub account: String,
+    /// `access`, `refresh` (of a login) or `join`.
     pub purpose: String,
     pub label: String,
     pub created_at: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<f64>,
+    /// `fresh`, or why it is no longer good: `used`, `revoked`, `expired`.
     pub state: String,
 }
 

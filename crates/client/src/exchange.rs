@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
-use hyper::{Request, Response};
+use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -28,18 +28,18 @@ pub(crate) struct Answer {
     pub body: Option<Bytes>,
 }
 
-/// Connects, asks, reads the answer. `bearer`: send the token along.
+/// Connects, asks, reads the answer. `proof` are the headers that prove who asks.
 pub(crate) async fn exchange(
     target: &Target,
     patience: &Patience,
     path: &str,
     body: Bytes,
-    bearer: bool,
+    proof: &HeaderMap,
 ) -> Result<Answer, Error> {
     let too_slow = |step, limit| Error::TooSlow { endpoint: target.endpoint(), step, limit };
     let connecting = tokio::time::timeout(patience.connect, connect(target));
     let stream = connecting.await.map_err(|_| too_slow("accept a connection", patience.connect))??;
-    let request = request(target, path, body, bearer);
+    let request = request(target, path, body, proof);
     let asking = tokio::time::timeout(patience.answer, ask(target, stream, request));
     asking.await.map_err(|_| too_slow("answer", patience.answer))?
 }
@@ -91,7 +91,7 @@ fn handshake_error(target: &Target, trust: &Trust, source: io::Error) -> Error {
     }
 }
 
-fn request(target: &Target, path: &str, body: Bytes, bearer: bool) -> Request<Full<Bytes>> {
+fn request(target: &Target, path: &str, body: Bytes, proof: &HeaderMap) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = hyper::Method::POST;
     *request.uri_mut() = path.parse().expect("paths of calls are paths");
@@ -101,10 +101,10 @@ fn request(target: &Target, path: &str, body: Bytes, bearer: bool) -> Request<Fu
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
     headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("trellis/", env!("CARGO_PKG_VERSION"))));
-    if let Some(token) = target.token.as_ref().filter(|_| bearer) {
-        let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal())).expect("tokens are printable");
+    for (name, value) in proof {
+        let mut value = value.clone();
         value.set_sensitive(true);
-        headers.insert(header::AUTHORIZATION, value);
+        headers.insert(name.clone(), value);
     }
     request
 }

@@ -1,5 +1,5 @@
 //! The key that a node is known by: made once on the node, kept in a file that only its owner reads, in the form that
-//! official SuperNodes take (`--auth-supernode-private-key`). Only the public half ever leaves the machine.
+//! official SuperNodes take (`--auth-supernode-private-key`). Only its public half and signatures leave the machine.
 
 mod curve;
 mod openssh;
@@ -9,10 +9,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use aws_lc_rs::digest::{Digest, SHA256, digest};
 use aws_lc_rs::encoding::{AsBigEndian, EcPrivateKeyBin};
 use aws_lc_rs::signature::{EcdsaKeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
 
 use curve::Curve;
 pub use openssh::FormError;
@@ -24,13 +26,11 @@ const LARGEST_FILE_BYTES: u64 = 64 << 10;
 /// The group may read: that is how container platforms hand secrets to a user without root.
 const OPEN_TO_OTHERS: u32 = 0o027;
 
-/// The public half of a node's key, and where the private half is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct NodeKey {
     path: PathBuf,
     curve: Curve,
-    /// The point on the curve, uncompressed.
-    point: Vec<u8>,
+    pair: EcdsaKeyPair,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -68,18 +68,18 @@ impl NodeKey {
         if mode & OPEN_TO_OTHERS != 0 {
             return Err(NodeKeyError::Exposed { path: path.to_owned(), mode });
         }
-        Ok(Some(NodeKey { path: path.to_owned(), curve, point: pair.public_key().as_ref().to_vec() }))
+        Ok(Some(NodeKey { path: path.to_owned(), curve, pair }))
     }
 
     /// Makes a new key (P-384) and writes it to a file that must not exist, with mode 0600.
     pub fn generate(path: &Path, comment: &str) -> Result<NodeKey, NodeKeyError> {
         let curve = Curve::P384;
         let pair = EcdsaKeyPair::generate(curve.signing()).map_err(|_| NodeKeyError::Generation)?;
-        let point = pair.public_key().as_ref().to_vec();
         let scalar: EcPrivateKeyBin = pair.private_key().as_be_bytes().map_err(|_| NodeKeyError::Generation)?;
         let check = rand_u32().ok_or(NodeKeyError::Generation)?;
-        write_new(path, openssh::write(curve, &point, scalar.as_ref(), comment, check).as_bytes(), 0o600)?;
-        Ok(NodeKey { path: path.to_owned(), curve, point })
+        let file = openssh::write(curve, pair.public_key().as_ref(), scalar.as_ref(), comment, check);
+        write_new(path, file.as_bytes(), 0o600)?;
+        Ok(NodeKey { path: path.to_owned(), curve, pair })
     }
 
     /// Puts the public half beside the private one, as `FILE.pub`, unless it is there. Returns where that is.
@@ -103,14 +103,40 @@ impl NodeKey {
         name.into()
     }
 
+    /// The headers that nodes prove themselves with in each call: public key, time, and the signature of that time. They
+    /// are good for about five minutes.
+    pub fn sign_now(&self) -> [(&'static str, String); 3] {
+        let time = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string();
+        let signature = self.sign(time.as_bytes());
+        let key = STANDARD.encode(self.public_pem());
+        [("flwr-public-key", key), ("flwr-signature", STANDARD.encode(signature)), ("flwr-timestamp", time)]
+    }
+
+    /// ECDSA over SHA-256, whatever the curve, as Flower has it; the library offers that for checking only. What is signed
+    /// is the digest as a number, so a digest with zeros in front, in place of the longer one of the curve, yields exactly
+    /// the signature wanted.
+    fn sign(&self, message: &[u8]) -> Vec<u8> {
+        let algorithm = self.curve.digest();
+        let mut widened = vec![0; algorithm.output_len()];
+        let short = digest(&SHA256, message);
+        widened[algorithm.output_len() - short.as_ref().len()..].copy_from_slice(short.as_ref());
+        let digest = Digest::import_less_safe(&widened, algorithm).expect("it has the length of the algorithm");
+        self.pair.sign_digest(&digest).expect("a key that was checked signs").as_ref().to_vec()
+    }
+
+    /// The point on the curve, uncompressed.
+    fn point(&self) -> &[u8] {
+        self.pair.public_key().as_ref()
+    }
+
     /// The public half as nodes send it with every call: PEM of a SubjectPublicKeyInfo.
     pub fn public_pem(&self) -> String {
-        pem("PUBLIC KEY", &self.curve.public_key_info(&self.point), LINE_CHARS)
+        pem("PUBLIC KEY", &self.curve.public_key_info(self.point()), LINE_CHARS)
     }
 
     /// The public half as `flwr supernode register` reads it, without a comment.
     pub fn openssh(&self) -> String {
-        let blob = openssh::public_blob(self.curve, &self.point);
+        let blob = openssh::public_blob(self.curve, self.point());
         format!("{} {}", self.curve.openssh_name(), STANDARD.encode(blob))
     }
 }

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use crate::call::Call;
 use crate::error::Error;
 use crate::exchange::{Answer, exchange};
-use crate::target::Target;
+use crate::node_key::NodeKey;
+use crate::target::{Target, Token};
 
 /// How much of a strange answer is worth telling.
 const QUOTED_CHARS: usize = 120;
@@ -52,21 +55,36 @@ impl SuperLink {
         self.target.endpoint()
     }
 
-    /// Makes one call. A call that was answered "not now" is repeated a few times.
+    /// Makes a call as the account whose token is known. A call that was answered "not now" is repeated a few times.
     pub async fn call<C: Call>(&self, call: &C) -> Result<C::Answer, Error> {
+        let bearer = |token: &Token| HeaderValue::try_from(format!("Bearer {}", token.reveal()));
+        let proof = self.target.token.iter().map(|token| (AUTHORIZATION, bearer(token).expect("tokens are printable")));
+        self.prove(call, &proof.collect()).await
+    }
+
+    /// Makes a call as the node with this key, in the way in which nodes sign all their calls.
+    pub async fn call_as_node<C: Call>(&self, call: &C, key: &NodeKey) -> Result<C::Answer, Error> {
+        let signed = key.sign_now().into_iter().map(|(name, value)| {
+            let value = HeaderValue::try_from(value).expect("base64 and times are printable");
+            (HeaderName::from_static(name), value)
+        });
+        self.prove(call, &signed.collect()).await
+    }
+
+    async fn prove<C: Call>(&self, call: &C, proof: &HeaderMap) -> Result<C::Answer, Error> {
         let path = format!("/v1/trellis/{}", C::NAME);
         let body = Bytes::from(serde_json::to_vec(call).expect("calls are plain data"));
         for wait in &self.patience.retries {
-            match self.once::<C>(&path, body.clone()).await {
+            match self.once::<C>(&path, body.clone(), proof).await {
                 Err(Error::Refused { status: 503, .. }) => tokio::time::sleep(*wait).await,
                 other => return other,
             }
         }
-        self.once::<C>(&path, body).await
+        self.once::<C>(&path, body, proof).await
     }
 
-    async fn once<C: Call>(&self, path: &str, body: Bytes) -> Result<C::Answer, Error> {
-        let Answer { status, body } = exchange(&self.target, &self.patience, path, body, C::BEARER).await?;
+    async fn once<C: Call>(&self, path: &str, body: Bytes, proof: &HeaderMap) -> Result<C::Answer, Error> {
+        let Answer { status, body } = exchange(&self.target, &self.patience, path, body, proof).await?;
         let endpoint = self.endpoint();
         let unexpected = |what: String| Error::Unexpected { endpoint: self.endpoint(), call: C::NAME, status, what };
         let Some(body) = body else { return Err(unexpected("it is too long".to_owned())) };

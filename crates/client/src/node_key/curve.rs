@@ -1,5 +1,6 @@
 //! The three NIST curves that Flower takes: their names and sizes in the formats that keys are written in.
 
+use aws_lc_rs::digest::{Algorithm, SHA256, SHA384, SHA512};
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P521_SHA512_ASN1_SIGNING,
     EcdsaSigningAlgorithm,
@@ -56,6 +57,15 @@ impl Curve {
             Curve::P256 => &ECDSA_P256_SHA256_ASN1_SIGNING,
             Curve::P384 => &ECDSA_P384_SHA384_ASN1_SIGNING,
             Curve::P521 => &ECDSA_P521_SHA512_ASN1_SIGNING,
+        }
+    }
+
+    /// The digest that keys on this curve sign with.
+    pub fn digest(self) -> &'static Algorithm {
+        match self {
+            Curve::P256 => &SHA256,
+            Curve::P384 => &SHA384,
+            Curve::P521 => &SHA512,
         }
     }
 

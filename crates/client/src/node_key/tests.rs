@@ -1,6 +1,9 @@
 //! Keys against those of ssh-keygen, and files as they are left behind.
 
 use super::*;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P521_SHA256_ASN1, UnparsedPublicKey, VerificationAlgorithm,
+};
 use tempfile::TempDir;
 
 const P256: [&str; 3] =
@@ -100,11 +103,11 @@ fn point(bytes: &[u8]) -> &[u8] {
 fn a_new_key_is_private_and_found_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("node.key");
-    assert_eq!(NodeKey::read(&path).unwrap(), None);
+    assert!(NodeKey::read(&path).unwrap().is_none());
 
     let made = NodeKey::generate(&path, "edge 7").unwrap();
     assert_eq!(mode(&path), 0o600);
-    assert_eq!(NodeKey::read(&path).unwrap(), Some(made.clone()));
+    assert_eq!(NodeKey::read(&path).unwrap().expect("a key").public_pem(), made.public_pem());
 
     let public = made.write_public("edge 7\nsecond line").unwrap();
     assert_eq!(public, directory.path().join("node.key.pub"));
@@ -116,6 +119,24 @@ fn a_new_key_is_private_and_found_again() {
     assert_eq!(left.len(), 2, "{left:?}");
     let again = NodeKey::generate(&directory.path().join("other.key"), "").unwrap();
     assert_ne!(again.public_pem(), made.public_pem());
+}
+
+#[test]
+fn calls_are_signed_with_sha_256_on_every_curve() {
+    let curves: [(_, &dyn VerificationAlgorithm); 3] =
+        [(P256, &ECDSA_P256_SHA256_ASN1), (P384, &ECDSA_P384_SHA256_ASN1), (P521, &ECDSA_P521_SHA256_ASN1)];
+    for ([private, ..], algorithm) in curves {
+        let (_directory, path) = file(private, 0o600);
+        let key = NodeKey::read(&path).unwrap().unwrap();
+        let [(_, public), (_, signature), (_, time)] = key.sign_now();
+        assert_eq!(STANDARD.decode(public).unwrap(), key.public_pem().into_bytes());
+        let age = Timestamp::now().duration_since(time.parse().unwrap());
+        assert!(age.as_secs() < 60 && time.ends_with("+00:00") && time.len() == 32, "{time}");
+        let signature = STANDARD.decode(signature).unwrap();
+        let public = UnparsedPublicKey::new(algorithm, key.point());
+        public.verify(time.as_bytes(), &signature).unwrap();
+        public.verify(b"another time", &signature).unwrap_err();
+    }
 }
 
 #[test]

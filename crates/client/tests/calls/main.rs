@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde_json::json;
 use server::Server;
 use trellis_client::{
-    CreateToken, Done, Error, Join, ListAudit, ListNodes, Patience, RevokeNode, Security, SuperLink, Target, Token,
-    WhoAmI,
+    CreateToken, Done, Error, Join, ListAudit, ListNodes, NodeKey, Patience, RevokeNode, Security, SuperLink, Target,
+    Token, WhoAmI,
 };
 
 /// A SuperLink on this machine, called without TLS.
@@ -56,19 +56,23 @@ async fn questions_are_as_the_contract_has_them() {
 }
 
 #[tokio::test]
-async fn a_node_that_joins_shows_its_join_token_and_no_other() {
+async fn a_node_that_joins_signs_and_shows_no_token_of_an_account() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let key = NodeKey::generate(&directory.path().join("node.key"), "").expect("a key");
     let server = Server::answering(&[(200, r#"{"node_id": "17446744073709551615"}"#)]).await;
     let join = Join {
         token: "join-1".to_owned(),
-        public_key: "PEM".to_owned(),
+        public_key: key.public_pem(),
         name: "edge".to_owned(),
         location: String::new(),
     };
-    let joined = superlink(server.port, Some("of-an-account")).call(&join).await.expect("joined");
+    let joined = superlink(server.port, Some("of-an-account")).call_as_node(&join, &key).await.expect("joined");
     assert_eq!(joined.node_id, "17446744073709551615");
     let asked = &server.asked()[0];
     assert_eq!(asked.header("authorization"), None);
-    assert_eq!(asked.body, json!({"token": "join-1", "public_key": "PEM", "name": "edge", "location": ""}));
+    assert!(["flwr-public-key", "flwr-signature", "flwr-timestamp"].iter().all(|name| asked.header(name).is_some()));
+    let public_key = key.public_pem();
+    assert_eq!(asked.body, json!({"token": "join-1", "public_key": public_key, "name": "edge", "location": ""}));
 }
 
 #[tokio::test]

@@ -93,13 +93,10 @@ async fn start(acceptor: Option<TlsAcceptor>, answers: &[(u16, &str)]) -> Server
             let (answers, asked) = (Arc::clone(&answers), Arc::clone(&remembered));
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
-                match acceptor {
-                    // A client that does not trust us goes away: that is what some tests are about.
-                    Some(acceptor) => match acceptor.accept(stream).await {
-                        Ok(stream) => serve(stream, answers, asked).await,
-                        Err(_) => (),
-                    },
-                    None => serve(stream, answers, asked).await,
+                let Some(acceptor) = acceptor else { return serve(stream, answers, asked).await };
+                // A client that does not trust us goes away: that is what some tests are about.
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    serve(stream, answers, asked).await;
                 }
             });
         }
