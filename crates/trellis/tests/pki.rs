@@ -141,6 +141,12 @@ fn what_the_machine_refuses_is_another_code() {
     let output = shell.run("issue --dir ca --endpoint host --out file/tls");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).starts_with("trellis pki issue: cannot "), "{}", text(&output.stderr));
+    fs::create_dir(shell.home.path().join("directory")).expect("a directory");
+    let output = shell.run("trust --dir ca --out directory");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let left: Vec<_> =
+        fs::read_dir(shell.home.path()).expect("a list").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left.len(), 3, "nothing half-done is left: {left:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reading the three files as one, and looking for keys of an authority beside them. Decides nothing about them.
 
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -114,9 +115,14 @@ fn keys_beside(files: &Files, state_dir: Option<&Path>) -> Vec<KeyBeside> {
     found
 }
 
+/// The key in a file. What this process may not read, an app may not either: they run as the same user.
 fn key_in(path: PathBuf) -> Option<KeyBeside> {
-    let key = read_small(&path).ok().and_then(|(text, _)| pem::private_key(&text).ok());
-    let public_key = key.as_ref().and_then(public_key);
+    let text = match read_small(&path) {
+        Ok((text, _)) => text,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+        Err(_) => Vec::new(),
+    };
+    let public_key = pem::private_key(&text).ok().as_ref().and_then(public_key);
     let by_name = path.file_name().is_some_and(|name| name == CA_KEY);
     (public_key.is_some() || by_name).then_some(KeyBeside { path, public_key })
 }
