@@ -3,6 +3,7 @@
 
 mod log_file;
 mod logging;
+mod pki;
 mod process;
 mod superlink;
 
@@ -25,6 +26,7 @@ const AFTER_HELP: &str = "\
 Examples:
   trellis superlink --insecure        serve a federation on this machine, to try it out
   trellis superlink --help            all its flags, with examples
+  trellis pki --help                  certificates for a SuperLink, from nothing to rotation
 ";
 
 /// Runs Flower federations anywhere, from one description.
@@ -39,6 +41,8 @@ struct Trellis {
 enum Command {
     /// Serve a federation; also when called as flower-superlink
     Superlink(Box<superlink::SuperlinkArgs>),
+    /// Make and renew certificates, and say which ones clients shall trust
+    Pki(pki::PkiArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions { shell: clap_complete::Shell },
 }
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
     }
     match Trellis::try_parse_from(arguments) {
         Ok(Trellis { command: Command::Completions { shell } }) => print_completions(shell),
+        Ok(Trellis { command: Command::Pki(args) }) => pki::run(args),
         // The other sub-commands have been taken above: what is left is help, version, or a mistake.
         other => show(other.err()),
     }
