@@ -161,8 +161,11 @@ impl Link {
     }
 }
 
+/// What callers hear who come too late.
+pub const STOPPING: &str = "The SuperLink is stopping.";
+
 fn no_answer() -> Refusal {
-    Refusal::new(Kind::Transient, "The SuperLink is stopping.")
+    Refusal::new(Kind::Transient, STOPPING)
 }
 
 /// A closure as a job.

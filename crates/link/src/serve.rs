@@ -247,11 +247,10 @@ fn announcer(room: &Arc<WaitingRoom>, watch: &Arc<Watch>, ended: &Arc<Mutex<Vec<
 fn read_secret(path: &Path) -> Result<SuperexecSecret, ServeError> {
     let name = || path.display().to_string();
     let secret = std::fs::read(path).map_err(|source| ServeError::Secret { path: name(), source })?;
-    let secret = secret.trim_ascii();
     if secret.is_empty() {
         return Err(ServeError::EmptySecret { path: name() });
     }
-    Ok(SuperexecSecret::new(secret))
+    Ok(SuperexecSecret::new(&secret))
 }
 
 /// All ports, bound before anything is served: either all work or none.

@@ -195,18 +195,17 @@ impl Examiner<'_> {
     }
 
     fn validity(&mut self, path: &Path, certificate: &Certificate, severity: Severity) {
-        let Certificate { subject, not_before, not_after, .. } = certificate;
-        let (what, advice) = if self.now < *not_before {
-            (
-                format!("{subject} is not valid before {}", date(*not_before)),
-                "check this machine's clock, or issue it again",
-            )
+        let Certificate { subject, not_before, not_after, is_ca, .. } = certificate;
+        let renew =
+            if *is_ca { "replace the CA: trellis pki rotate" } else { "issue it again: trellis pki issue --renew" };
+        let (severity, what, advice) = if self.now < *not_before {
+            let what = format!("{subject} is not valid before {}", date(*not_before));
+            (severity, what, "check this machine's clock, or issue it again")
         } else if self.now > *not_after {
-            (format!("{subject} expired on {}", date(*not_after)), "issue it again: trellis pki issue")
+            (severity, format!("{subject} expired on {}", date(*not_after)), renew)
         } else if certificate.left_s(self.now) < SOON.seconds() {
             let left = roughly(certificate.left_s(self.now));
-            let what = format!("{subject} expires in {left}, on {}", date(*not_after));
-            return self.warn(path, what, "issue it again: trellis pki issue --renew, from a timer");
+            (Severity::Warning, format!("{subject} expires in {left}, on {}", date(*not_after)), renew)
         } else {
             return;
         };

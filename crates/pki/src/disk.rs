@@ -184,7 +184,11 @@ impl Disk {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
         self.change(to)?;
-        fs::rename(from, to).map_err(Error::disk("put in place", to))?;
+        fs::rename(from, to).map_err(|error| {
+            // Nobody may come again to sweep.
+            let _ = fs::remove_file(from);
+            Error::disk("put in place", to)(error)
+        })?;
         self.flush_dir(parent_of(to))
     }
 

@@ -48,6 +48,11 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Writes a file that everybody may read, whole or not at all.
+pub fn write_public(path: &std::path::Path, bytes: &[u8]) -> Result<(), Error> {
+    disk::Disk::default().replace_file(path, bytes, disk::PUBLIC_FILE)
+}
+
 /// A moment as people and programs read it, in UTC.
 pub fn date(at: UnixSeconds) -> String {
     jiff::Timestamp::from_second(at).map_or_else(|_| format!("{at} s after 1970"), |moment| moment.to_string())

@@ -10,6 +10,7 @@ mod logging;
 mod login;
 mod node;
 mod nodes;
+mod pki;
 mod process;
 mod remote;
 mod superlink;
@@ -35,6 +36,7 @@ const AFTER_HELP: &str = "\
 Examples:
   trellis superlink --insecure        serve a federation on this machine, to try it out
   trellis superlink --help            all its flags, with examples
+  trellis pki --help                  certificates for a SuperLink, from nothing to rotation
   trellis nodes                       who takes part, and which version of Flower each node speaks
 ";
 
@@ -50,6 +52,8 @@ struct Trellis {
 enum Command {
     /// Serve a federation; also when called as flower-superlink
     Superlink(Box<superlink::SuperlinkArgs>),
+    /// Make and renew certificates, and say which ones clients shall trust
+    Pki(pki::PkiArgs),
     Nodes(nodes::NodesArgs),
     Node(node::NodeArgs),
     Account(account::AccountArgs),
@@ -85,18 +89,19 @@ fn main() -> ExitCode {
 }
 
 impl Command {
-    fn run(&self) -> ExitCode {
+    fn run(self) -> ExitCode {
         match self {
             // Taken before clap sees it: it tells all mistakes at once.
             Command::Superlink(_) => superlink::run("trellis superlink", &[]),
-            Command::Nodes(args) => nodes::run(args),
-            Command::Node(args) => node::run(args),
-            Command::Account(args) => account::run(args),
-            Command::Token(args) => token::run(args),
-            Command::Audit(args) => audit::run(args),
-            Command::Login(args) => login::run(args),
-            Command::Whoami(args) => whoami::run(args),
-            Command::Completions { shell } => print_completions(*shell),
+            Command::Pki(args) => pki::run(args),
+            Command::Nodes(args) => nodes::run(&args),
+            Command::Node(args) => node::run(&args),
+            Command::Account(args) => account::run(&args),
+            Command::Token(args) => token::run(&args),
+            Command::Audit(args) => audit::run(&args),
+            Command::Login(args) => login::run(&args),
+            Command::Whoami(args) => whoami::run(&args),
+            Command::Completions { shell } => print_completions(shell),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use trellis_core::access::Rejected;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
@@ -126,21 +126,6 @@ impl Call {
         format!("{scheme}://{host}:{}/login", self.http_port)
     }
 
-    /// What the sender showed of itself, for the audit log.
-    pub fn shown(headers: &HeaderMap) -> String {
-        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let token =
-            header("authorization").and_then(|value| value.strip_prefix("Bearer ")).or_else(|| header(ACCESS_TOKEN));
-        if let Some(token) = token {
-            return format!("token {}", SecretId::of(&sha256(token.as_bytes())));
-        }
-        let key = header("flwr-public-key").or_else(|| header("flwr-public-key-bin"));
-        match key.and_then(decode_key) {
-            Some(key) => format!("key {}", fingerprint(&key)),
-            None => String::new(),
-        }
-    }
-
     /// Whether the sender may take runs, to start their ServerApps: it knows the secret, or it is near.
     pub fn check_launcher(&self, body: &Bytes) -> Result<(), Refusal> {
         if let Some(secret) = &self.link.superexec_secret {
@@ -153,5 +138,28 @@ impl Call {
         let text = "runs are given to a SuperExec on another machine only with --superexec-auth-secret-file, or over \
                     --serverappio-api-address";
         Err(Refusal::new(Kind::Unauthenticated, text))
+    }
+}
+
+/// What a sender showed of itself. Kept aside for the audit log, and read only if the call is refused.
+pub struct Shown {
+    token: Option<HeaderValue>,
+    key: Option<HeaderValue>,
+}
+
+impl Shown {
+    pub fn by(headers: &HeaderMap) -> Shown {
+        let first = |names: [&str; 2]| names.into_iter().find_map(|name| headers.get(name)).cloned();
+        Shown { token: first(["authorization", ACCESS_TOKEN]), key: first(["flwr-public-key", "flwr-public-key-bin"]) }
+    }
+
+    /// As the audit log names it; empty: nothing was shown.
+    pub fn describe(&self) -> String {
+        if let Some(token) = self.token.as_ref().and_then(|token| token.to_str().ok()) {
+            let token = token.strip_prefix("Bearer ").unwrap_or(token);
+            return format!("token {}", SecretId::of(&sha256(token.as_bytes())));
+        }
+        let key = self.key.as_ref().and_then(|key| decode_key(key.to_str().ok()?));
+        key.map(|key| format!("key {}", fingerprint(&key))).unwrap_or_default()
     }
 }

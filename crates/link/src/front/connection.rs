@@ -17,7 +17,7 @@ use trellis_core::audit::RefusedCall;
 use trellis_core::refusal::{Kind, Refusal};
 
 use super::answer::{Answer, Payload};
-use super::call::{ACCESS_TOKEN, Call, REFRESH_TOKEN};
+use super::call::{ACCESS_TOKEN, Call, REFRESH_TOKEN, Shown};
 use super::door::Door;
 use super::listen::{Connection, Line, Listener};
 use super::reader::MessageReader;
@@ -172,20 +172,20 @@ impl Front {
             }
         }
         let (client, since) = (Client::of(transport, request.headers()), Instant::now());
-        let (shown, renewed) = (Call::shown(request.headers()), Arc::new(OnceLock::new()));
+        let (shown, renewed) = (Shown::by(request.headers()), Arc::new(OnceLock::new()));
         let held = rpc.held.then(|| self.link.watch.metrics.call_held(rpc.api.label()));
         let from = From { client, port, remote, line, renewed: Arc::clone(&renewed) };
         let answer = self.call(rpc, from, request).await;
         drop(held);
         if let Err(refusal) = &answer {
             refusal::log(refusal, method);
-            self.link.watch.metrics.call_refused(refusal::reason(refusal.kind));
+            self.link.watch.metrics.call_refused(refusal::reason(refusal));
             if matches!(refusal.kind, Kind::Unauthenticated | Kind::Denied) {
                 let reason = Rejected::of(refusal).map_or_else(|| refusal.text.to_string(), |why| why.to_string());
                 let peer = remote.ip().to_string();
                 refusals::note(
                     &self.link,
-                    RefusedCall { identity: shown, peer, call: method.into(), reason, unwritten: 0 },
+                    RefusedCall { identity: shown.describe(), peer, call: method.into(), reason, unwritten: 0 },
                 );
             }
         }

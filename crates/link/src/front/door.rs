@@ -8,11 +8,15 @@ use trellis_core::refusal::{Kind, Refusal};
 
 use super::rpc::Rpc;
 use crate::config::Limits;
+use crate::link::STOPPING;
 
 /// Messages below this size do not count against the byte budget.
 const SMALL_BYTES: u64 = 64 << 10;
 /// The byte budget is handed out in units of this.
 const UNIT_BYTES: u64 = 1 << 10;
+
+/// What callers hear when there are too many.
+pub const BUSY: &str = "The SuperLink is busy; try again.";
 
 /// One for all ports.
 #[derive(Clone)]
@@ -46,7 +50,7 @@ impl Door {
         }
         match self.calls.try_acquire() {
             Ok(call) => Ok(Place { _call: Some(call) }),
-            Err(_) => Err(Refusal::new(Kind::Transient, "The SuperLink is busy; try again.")),
+            Err(_) => Err(Refusal::new(Kind::Transient, BUSY)),
         }
     }
 
@@ -63,7 +67,7 @@ impl Door {
         let units = message_bytes.div_ceil(UNIT_BYTES).min(u64::from(self.all_units)) as u32;
         match self.units.acquire_many(units).await {
             Ok(room) => Ok(Some(room)),
-            Err(_) => Err(Refusal::new(Kind::Transient, "The SuperLink is stopping.")),
+            Err(_) => Err(Refusal::new(Kind::Transient, STOPPING)),
         }
     }
 }

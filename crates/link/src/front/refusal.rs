@@ -7,8 +7,10 @@ use std::error::Error as _;
 use http::StatusCode;
 use trellis_core::refusal::{Kind, Refusal};
 
+use super::door::BUSY;
 use super::rpc::Api;
 use crate::dialect::Transport;
+use crate::link::STOPPING;
 use crate::watch::metrics::Reason;
 
 /// The codes of gRPC that are answered.
@@ -119,8 +121,10 @@ pub fn code_name(transport: Transport, kind: Option<Kind>) -> &'static str {
 }
 
 /// Why a call was refused, for monitors.
-pub fn reason(kind: Kind) -> Reason {
-    match kind {
+pub fn reason(refusal: &Refusal) -> Reason {
+    match refusal.kind {
+        Kind::Transient if refusal.text == BUSY => Reason::Overloaded,
+        Kind::Transient if refusal.text == STOPPING => Reason::Stopping,
         Kind::Transient => Reason::StoreFailed,
         Kind::RunOver => Reason::RunOver,
         Kind::Denied => Reason::Denied,

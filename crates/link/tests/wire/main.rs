@@ -1,6 +1,9 @@
 //! The SuperLink through its sockets.
 
 mod bad_input;
+mod http;
 mod peer;
 mod revocation;
 mod round;
+mod security;
+mod tasks;

@@ -99,7 +99,7 @@ pub async fn channel(address: SocketAddr) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
 }
 
-fn fab() -> Bytes {
+pub fn fab() -> Bytes {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     zip.start_file("pyproject.toml", zip::write::SimpleFileOptions::default()).unwrap();
     zip.write_all(b"[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'").unwrap();
@@ -110,7 +110,7 @@ fn fab() -> Bytes {
 pub struct TestNode {
     pub client: FleetClient<Channel>,
     key: EcdsaKeyPair,
-    pem: String,
+    pub pem: String,
     pub id: u64,
 }
 
@@ -137,6 +137,18 @@ impl TestNode {
 
     pub fn reference(&self) -> Option<Node> {
         Some(Node { node_id: self.id })
+    }
+
+    /// The headers that sign a call over either transport.
+    pub fn signature(&self, timestamp: &str) -> Vec<(String, String)> {
+        let signature = self.key.sign(&SystemRandom::new(), timestamp.as_bytes()).unwrap();
+        let (key, signature) = (STANDARD.encode(self.pem.as_bytes()), STANDARD.encode(signature.as_ref()));
+        let mut headers = vec![("flwr-timestamp".to_owned(), timestamp.to_owned())];
+        for suffix in ["", "-bin"] {
+            headers.push((format!("flwr-public-key{suffix}"), key.clone()));
+            headers.push((format!("flwr-signature{suffix}"), signature.clone()));
+        }
+        headers
     }
 
     pub fn signed<T>(&self, message: T) -> Request<T> {
@@ -187,6 +199,12 @@ pub fn instruction(run_id: u64, dst: u64, created_at: f64, ttl: f64) -> (Message
     let leaf = ObjectTree { object_id: record_id.to_string(), children: vec![] };
     let tree = ObjectTree { object_id: id.clone(), children: vec![leaf] };
     (message, tree, vec![(record_id.to_string(), record), (id, object)])
+}
+
+/// The time as nodes sign it, so many seconds from now.
+pub fn timestamp(offset_s: i64) -> String {
+    let time = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(offset_s);
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6f+00:00").to_string()
 }
 
 pub fn now() -> f64 {

@@ -1,7 +1,7 @@
 //! Issuing a leaf to the directory of a SuperLink, or finding that none is due.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::kept::LeafRecord;
 use super::{Authority, CA_KEY, CLOCK_SKEW, ca_dir};
@@ -49,10 +49,9 @@ pub struct Issued {
 }
 
 impl Authority {
-    /// Everything that is wrong with an order.
-    pub fn objections(&self, order: &Order, now: UnixSeconds) -> Result<Vec<Problem>, Error> {
-        let mut problems = order.objections();
-        problems.extend(self.too_near(&order.out));
+    /// What is wrong with where an order goes, and with the authority that shall sign.
+    pub fn objections_of_place(&self, order: &Order, now: UnixSeconds) -> Result<Vec<Problem>, Error> {
+        let mut problems = Vec::from_iter(self.too_near(&order.out));
         if let Present::Foreign(path) = delivery::present(&order.out) {
             let what = "this file is not from trellis pki, and is never overwritten";
             problems.push(Problem::in_file(&path, what, "move it away, or give another directory"));
@@ -68,7 +67,8 @@ impl Authority {
     pub fn issue(&mut self, order: &Order, now: UnixSeconds) -> Result<Issued, Error> {
         let order = &Order { out: absolute(&order.out), ..order.clone() };
         let _lock = self.lock_and_reread()?;
-        let problems = self.objections(order, now)?;
+        let mut problems = order.objections();
+        problems.extend(self.objections_of_place(order, now)?);
         if !problems.is_empty() {
             return Err(Error::Refused(problems));
         }
@@ -198,13 +198,15 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The path without links, as far as it exists.
+/// The path without links and dots, also where part of it does not exist yet.
 fn real(path: &Path) -> PathBuf {
-    let path = absolute(path);
-    for ancestor in path.ancestors() {
-        if let (Ok(real), Ok(rest)) = (ancestor.canonicalize(), path.strip_prefix(ancestor)) {
-            return real.join(rest);
+    let mut real = PathBuf::new();
+    for part in absolute(path).components() {
+        match part {
+            Component::ParentDir => drop(real.pop()),
+            part => real.push(part),
         }
+        real = real.canonicalize().unwrap_or(real);
     }
-    path
+    real
 }

@@ -200,7 +200,8 @@ fn the_authority_and_the_superlink_stay_apart() {
     let link = world._temporary.path().join("link");
     std::os::unix::fs::symlink(&world.dir, &link).expect("a link");
     let above = world.dir.parent().expect("a parent").to_owned();
-    for out in [world.dir.clone(), world.dir.join("new/deep"), link.join("tls"), above, link] {
+    let roundabout = above.join("new/../pki/tls");
+    for out in [world.dir.clone(), world.dir.join("new/deep"), link.join("tls"), roundabout, above, link] {
         let order = Order { out: out.clone(), ..world.order() };
         let found = refusals(world.authority().issue(&order, NOW));
         assert!(found.iter().any(|what| what.contains("lie within each other")), "{}: {found:?}", out.display());
@@ -378,6 +379,29 @@ fn what_is_damaged_or_too_new_is_told() {
     fs::write(world.dir.join("cas").join(id.as_str()).join("ca.key"), TestCa::new(EC).made.key).expect("written");
     assert!(world.authority().issue(&world.order(), NOW).is_err());
     assert!(!world.out.exists(), "nothing is handed out");
+}
+
+/// A CA of root, a SuperLink of another user: the files follow the directory they are in.
+#[test]
+fn root_gives_the_files_to_the_owner_of_the_directory() {
+    use std::io::Write as _;
+    use std::os::unix::fs::MetadataExt as _;
+    if !rustix::process::geteuid().is_root() {
+        let _ = writeln!(std::io::stderr(), "SKIP: not run by root, who owns issued files was not tested");
+        return;
+    }
+    const SOMEBODY: u32 = 54_321;
+    let world = World::with_authority();
+    fs::create_dir(&world.out).expect("a directory");
+    std::os::unix::fs::chown(&world.out, Some(SOMEBODY), Some(SOMEBODY)).expect("given away");
+    let issued = world.issue(NOW);
+    assert_eq!(issued.warnings, [], "nobody can read both");
+    let files = world.files();
+    for path in [&files.certificate, &files.key, &files.ca, &world.out.join(".current")] {
+        let metadata = path.metadata().expect("a file");
+        assert_eq!((metadata.uid(), metadata.gid()), (SOMEBODY, SOMEBODY), "{}", path.display());
+    }
+    assert_eq!(mode(&files.key), 0o600);
 }
 
 /// Nobody who reads the directory while leaves are issued sees a certificate with the key of another.

@@ -1,6 +1,7 @@
 //! Reading the three files as one, and looking for keys of an authority beside them. Decides nothing about them.
 
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -66,14 +67,18 @@ impl Stamp {
 /// Reads all three, again if they were replaced meanwhile: they must be of one issue.
 pub fn read(files: &Files, state_dir: Option<&Path>) -> Contents {
     let keys_beside = keys_beside(files, state_dir);
-    let mut contents = read_once(files);
+    Contents { keys_beside, ..settle(files, read_once) }
+}
+
+fn settle(files: &Files, mut read: impl FnMut(&Files) -> Contents) -> Contents {
+    let mut contents = read(files);
     for _ in 1..ATTEMPTS {
         if Stamp::of(files) == contents.stamps {
             break;
         }
-        contents = read_once(files);
+        contents = read(files);
     }
-    Contents { keys_beside, ..contents }
+    contents
 }
 
 fn read_once(files: &Files) -> Contents {
@@ -110,9 +115,14 @@ fn keys_beside(files: &Files, state_dir: Option<&Path>) -> Vec<KeyBeside> {
     found
 }
 
+/// The key in a file. What this process may not read, an app may not either: they run as the same user.
 fn key_in(path: PathBuf) -> Option<KeyBeside> {
-    let key = read_small(&path).ok().and_then(|(text, _)| pem::private_key(&text).ok());
-    let public_key = key.as_ref().and_then(public_key);
+    let text = match read_small(&path) {
+        Ok((text, _)) => text,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+        Err(_) => Vec::new(),
+    };
+    let public_key = pem::private_key(&text).ok().as_ref().and_then(public_key);
     let by_name = path.file_name().is_some_and(|name| name == CA_KEY);
     (public_key.is_some() || by_name).then_some(KeyBeside { path, public_key })
 }
@@ -145,5 +155,33 @@ fn same_file(one: &Path, other: &Path) -> bool {
     match (one.metadata(), other.metadata()) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::directory;
+
+    /// A writer that exchanges the pair after the certificate was read and before the key was.
+    #[test]
+    fn a_pair_exchanged_while_it_is_read_is_read_again() {
+        let dir = directory();
+        let path = |name: &str| dir.path().join(name);
+        let files = Files { certificate: path("server.pem"), key: path("server.key"), ca: path("ca.crt") };
+        let write = |issue: &str| {
+            for file in [&files.certificate, &files.key, &files.ca] {
+                fs::write(path("new"), issue).expect("written");
+                fs::rename(path("new"), file).expect("in place");
+            }
+        };
+        write("first");
+        let mut exchanges = vec!["third", "second"];
+        let contents = settle(&files, |files| {
+            let early = read_once(files);
+            exchanges.pop().into_iter().for_each(write);
+            Contents { certificate: early.certificate, stamps: early.stamps, ..read_once(files) }
+        });
+        assert_eq!((contents.certificate.as_deref(), contents.key.as_deref()), (Ok(&b"third"[..]), Ok(&b"third"[..])));
     }
 }

@@ -1,0 +1,99 @@
+//! `trellis pki`: from arguments to `trellis_pki`, and from its answers to text, JSON and exit codes. Decides nothing about
+//! certificates.
+
+mod args;
+mod issue;
+mod report;
+mod show;
+mod trust;
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use args::PkiArgs;
+use args::{Format, InitArgs, PkiCommand, RotateArgs};
+use report::{Failure, print_json, print_text};
+use serde_json::json;
+use trellis_pki::authority::{self, Authority, CA_VALIDITY};
+use trellis_pki::problem::Problem;
+use trellis_pki::span::Span;
+use trellis_pki::{Error, UnixSeconds};
+
+/// Of an authority that is given none.
+const DEFAULT_NAME: &str = "trellis";
+
+pub fn run(args: PkiArgs) -> ExitCode {
+    let (name, done) = match args.command {
+        PkiCommand::Init(args) => ("init", init(&args)),
+        PkiCommand::Issue(args) => ("issue", issue::run(&args)),
+        PkiCommand::Show(args) => ("show", show::run(&args)),
+        PkiCommand::Rotate(args) => ("rotate", rotate(&args)),
+        PkiCommand::Trust(args) => ("trust", trust::run(&args)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.tell(name),
+    }
+}
+
+fn init(args: &InitArgs) -> Result<(), Failure> {
+    let name = args.name.as_deref().unwrap_or(DEFAULT_NAME);
+    let mut problems = Vec::new();
+    let validity = span(args.validity.as_deref(), CA_VALIDITY, &mut problems);
+    if !problems.is_empty() {
+        problems.extend(authority::objections(name, validity));
+        return Err(Error::Refused(problems).into());
+    }
+    let authority = Authority::init(&args.dir, name, validity, now())?;
+    let survey = authority.survey(now())?;
+    match args.output.format {
+        Format::Json => print_json(&show::authority_json(authority.dir(), &survey, now())),
+        Format::Table => {
+            let dir = authority.dir().display();
+            print_text(&show::certificate_text("CA", &survey.trusted[0].certificate, now()));
+            print_text(&format!(
+                "\nIts key is in {dir}: keep that directory where no app can read it, and back it up.\n\
+                 Next: trellis pki issue --dir {dir} --endpoint HOST --out TLS-DIRECTORY\n"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn rotate(args: &RotateArgs) -> Result<(), Failure> {
+    let step = args.step();
+    let mut authority = Authority::open(&args.dir)?;
+    let changed = match step {
+        Some(step) => authority.rotate(step, args.force, now())?,
+        None => false,
+    };
+    let (state, next) = (authority.rotation(), authority.rotation().next_step());
+    match args.output.format {
+        Format::Json => print_json(&json!({"changed": changed, "rotation": state, "next_step": next})),
+        Format::Table => {
+            if step.is_some() && !changed {
+                print_text("nothing to do\n");
+            }
+            print_text(&show::rotation_text(state));
+        }
+    }
+    Ok(())
+}
+
+/// A length of time as it was given, or the default; a problem and the default where it cannot be read.
+fn span(given: Option<&str>, default: Span, problems: &mut Vec<Problem>) -> Span {
+    match given.map(|text| (text, Span::parse(text))) {
+        None => default,
+        Some((_, Some(span))) => span,
+        Some((text, None)) => {
+            let what = format!("{text:?} is not a length of time");
+            problems.push(Problem::error("--validity", what, "write it like 30d, 12h or 10y"));
+            default
+        }
+    }
+}
+
+fn now() -> UnixSeconds {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixSeconds::try_from(since.as_secs()).unwrap_or(UnixSeconds::MAX)
+}

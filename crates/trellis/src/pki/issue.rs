@@ -1,0 +1,135 @@
+//! `trellis pki issue`: once, if it is due, or for as long as it runs.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use trellis_pki::authority::{Authority, Issued, LEAF_VALIDITY, Order};
+use trellis_pki::endpoint::Endpoint;
+use trellis_pki::problem::Problem;
+use trellis_pki::renewal::Reason;
+use trellis_pki::{Error, date};
+
+use super::args::{Format, IssueArgs};
+use super::report::{Failure, print_json, print_text, warn};
+use super::show::{certificate_json, certificate_text};
+use super::{now, span};
+use crate::logging::{self, LogFormat, LogSettings};
+use crate::process::StopSignals;
+
+/// How often --watch looks. A rotation is followed within this time; SIGHUP is faster.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+
+pub fn run(args: &IssueArgs) -> Result<(), Failure> {
+    let order = order(args)?;
+    if args.watch {
+        return watch(args, &order);
+    }
+    let issued = issue(args, &order)?;
+    match args.output.format {
+        Format::Json => print_json(&json!({
+            "issued": issued.reason.is_some(),
+            "reason": issued.reason.as_ref().map(Reason::words),
+            "trust_renewed": issued.trust_renewed,
+            "leaf": certificate_json(&issued.leaf, now()),
+            "files": {"certificate": issued.files.certificate, "key": issued.files.key, "ca": issued.files.ca},
+            "warnings": issued.warnings,
+        })),
+        Format::Table => {
+            warn(&issued.warnings);
+            print_text(&summary(&issued));
+        }
+    }
+    Ok(())
+}
+
+fn issue(args: &IssueArgs, order: &Order) -> Result<Issued, Error> {
+    Authority::open(&args.dir)?.issue(order, now())
+}
+
+/// The order, or everything that is wrong with it.
+fn order(args: &IssueArgs) -> Result<Order, Error> {
+    let mut problems = Vec::new();
+    let validity = span(args.validity.as_deref(), LEAF_VALIDITY, &mut problems);
+    let mut endpoints: Vec<Endpoint> = Vec::new();
+    for text in &args.endpoints {
+        match Endpoint::parse(text) {
+            Ok(endpoint) => endpoints.push(endpoint),
+            Err(why) => {
+                let what = format!("{text:?} is no endpoint: {why}");
+                let advice = "write it like link.example.org, 10.0.0.7:9092 or [2001:db8::7]:9092";
+                problems.push(Problem::error("--endpoint", what, advice));
+            }
+        }
+    }
+    if !args.no_localhost {
+        endpoints.extend(Endpoint::localhost());
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    endpoints.retain(|endpoint| seen.insert(endpoint.clone()));
+    let name = args.name.clone();
+    let order = Order { endpoints, out: args.out.clone(), validity, name, only_if_due: args.renew || args.watch };
+    if problems.is_empty() {
+        return Ok(order);
+    }
+    // What could be read is checked too, so that nothing is left to be told later.
+    problems.extend(order.objections());
+    match Authority::open(&args.dir).and_then(|authority| authority.objections_of_place(&order, now())) {
+        Ok(more) | Err(Error::Refused(more)) => problems.extend(more),
+        Err(other) => return Err(other),
+    }
+    Err(Error::Refused(problems))
+}
+
+fn summary(issued: &Issued) -> String {
+    let told = match (&issued.reason, issued.trust_renewed) {
+        (Some(reason), _) => format!("issued a new certificate: {}\n", reason.words()),
+        (None, true) => "the certificate is good; the trust bundle beside it is new\n".to_owned(),
+        (None, false) => "the certificate is good, nothing was changed\n".to_owned(),
+    };
+    let files = &issued.files;
+    let flags = [("certfile", &files.certificate), ("keyfile", &files.key), ("ca-certfile", &files.ca)];
+    let flags: Vec<String> = flags.iter().map(|(name, path)| format!("--ssl-{name} {}", path.display())).collect();
+    let text = certificate_text("leaf", &issued.leaf, now());
+    format!("{told}\n{text}\nfor the SuperLink: {}\n", flags.join(" "))
+}
+
+/// Issues when it is due, until told to stop. Only what is wrong at the start ends it.
+fn watch(args: &IssueArgs, order: &Order) -> Result<(), Failure> {
+    let format = if args.output.format == Format::Json { LogFormat::Json } else { LogFormat::Text };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Machine)?;
+    let first = issue(args, order)?;
+    logging::start(&LogSettings { format, level: "info".to_owned(), file: None }).map_err(Failure::Machine)?;
+    for warning in &first.warnings {
+        tracing::warn!("{warning}");
+    }
+    log(&first);
+    runtime.block_on(async {
+        let stop = StopSignals::listen().map_err(Failure::Machine)?.requested();
+        let mut hangup = signal(SignalKind::hangup()).map_err(Failure::Machine)?;
+        tracing::info!(directory = %order.out.display(), "watching");
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => return Ok(()),
+                _ = hangup.recv() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            match issue(args, order) {
+                Ok(issued) => log(&issued),
+                Err(error) => tracing::error!("not renewed, trying again in a minute: {}", Failure::from(error).line()),
+            }
+        }
+    })
+}
+
+fn log(issued: &Issued) {
+    let (directory, until) = (issued.files.certificate.parent().unwrap_or("".as_ref()), date(issued.leaf.not_after));
+    match &issued.reason {
+        Some(reason) => {
+            tracing::info!(directory = %directory.display(), %until, reason = %reason.words(), "certificate issued");
+        }
+        None if issued.trust_renewed => tracing::info!(directory = %directory.display(), "trust bundle renewed"),
+        None => tracing::debug!(directory = %directory.display(), %until, "nothing is due"),
+    }
+}
