@@ -118,7 +118,8 @@ impl ConnectionArgs {
 }
 
 fn system_trust() -> Result<Security, Trouble> {
-    let untrusting = |error| Trouble::usage(explain(&error), "give some with --root-certificates FILE");
+    let advice = "give some with --root-certificates FILE; if the SuperLink has no TLS on purpose, add --insecure";
+    let untrusting = |error| Trouble::usage(explain(&error), advice);
     Trust::system().map(Security::Tls).map_err(untrusting)
 }
 
