@@ -41,7 +41,7 @@ lint: ## formatting, clippy without warnings, and the dependency policy
 	fi
 
 .PHONY: interop
-interop: release ## unmodified Flower 1.25.0 around our SuperLink, in every mode (several minutes)
+interop: release ## unmodified Flower 1.25 to 1.42 around our SuperLink, mixed, in every mode (many minutes)
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop $(ARGS)
 
 .PHONY: monitoring
@@ -66,5 +66,5 @@ release: ## build the binary as it is shipped
 	$(CARGO) build --release --package trellis
 
 .PHONY: provision
-provision: ## install official Flower 1.25.0 into the test cache, where that is possible
+provision: ## install the official Flowers that `make test` needs into the test cache, where that is possible
 	@$(PYTHON) tests/provision.py > /dev/null || [ $$? -eq 75 ]
