@@ -3,7 +3,7 @@
 # trellis-bench:
 #   bench/run.sh                                   everything (about 35 minutes)
 #   bench/run.sh --transport http                  the part over HTTP only (about 15 minutes)
-#   bench/run.sh --quick                           a short form (about 6 minutes)
+#   bench/run.sh --quick                           a short form (about 8 minutes)
 #   bench/run.sh --write docs/performance.md       and keep the result
 # Official Flower 1.25 and 1.42 are installed into the test cache, unless FLWR_GRPC_VENV and FLWR_HTTP_VENV say where
 # they are.

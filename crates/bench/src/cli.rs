@@ -84,7 +84,7 @@ pub struct Cli {
     #[arg(long, value_delimiter = ',', value_name = "N")]
     round_nodes: Vec<usize>,
 
-    /// Rounds: after this long what has not arrived is lost [default: 90, HTTP 200]
+    /// Rounds: after this long what has not arrived is lost [default: 90, HTTP 180]
     #[arg(long, value_name = "S")]
     round_limit_seconds: Option<u64>,
 

@@ -92,11 +92,14 @@ async fn measure_all(cli: &Cli, transport: Transport) -> Vec<Section> {
             }
             eprint!("  {:<16}", contender.title(transport));
             let measuring = start_and_run(&measurement, contender, transport, &programs);
-            let outcome = match tokio::time::timeout(cli.limit(), measuring).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(format!("cut off after {} s", cli.limit().as_secs()).into()),
-            };
-            record(outcome, contender, &mut section);
+            match tokio::time::timeout(cli.limit(), measuring).await {
+                Ok(outcome) => record(outcome, contender, &mut section),
+                Err(_) => {
+                    let note = format!("no result within {} s", cli.limit().as_secs());
+                    eprintln!("cut off: {note}");
+                    section.add_missing(contender, "cut off", vec![note]);
+                }
+            }
         }
         sections.push(section);
     }

@@ -33,7 +33,7 @@ const HTTP: Sizes = Sizes {
     idle_nodes: &[100, 10_000],
     idle_s: 30,
     round_nodes: &[100, 1000],
-    round_limit_s: 200,
+    round_limit_s: 180,
     memory_max_nodes: 1000,
     ..GRPC
 };

@@ -231,7 +231,7 @@ impl Round {
         let mut slow = false;
         while rounds.len() < self.repeats && !slow {
             let phases = unpaced(&stage, &format!("unpaced-{}", rounds.len()), self.limit).await?;
-            slow = phases.collected_s > SLOW_ROUND.as_secs_f64();
+            slow = phases.cut_off || phases.collected_s > SLOW_ROUND.as_secs_f64();
             rounds.push(phases);
         }
         let spent = watch.stop(server)?;
