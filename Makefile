@@ -53,8 +53,8 @@ soak: release ## kill the SuperLink at every crash point and at KILLS random mom
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: bench
-bench: release ## measure our SuperLink beside the original, in one run on this machine
-	FLWR_VENV="$$($(PYTHON) tests/provision.py)" bench/run.sh $(ARGS)
+bench: release ## measure our SuperLink beside the originals, gRPC and HTTP, on this machine (about 35 minutes)
+	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
