@@ -1,11 +1,21 @@
 //! The `trellis` binary: finds the sub-command and hands over. Called by the name of a Flower program it behaves as
 //! that program.
 
+mod account;
+mod address;
+mod audit;
+mod duration;
 mod log_file;
 mod logging;
+mod login;
+mod node;
+mod nodes;
 mod pki;
 mod process;
+mod remote;
 mod superlink;
+mod token;
+mod whoami;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -27,6 +37,7 @@ Examples:
   trellis superlink --insecure        serve a federation on this machine, to try it out
   trellis superlink --help            all its flags, with examples
   trellis pki --help                  certificates for a SuperLink, from nothing to rotation
+  trellis nodes                       who takes part, and which version of Flower each node speaks
 ";
 
 /// Runs Flower federations anywhere, from one description.
@@ -43,8 +54,17 @@ enum Command {
     Superlink(Box<superlink::SuperlinkArgs>),
     /// Make and renew certificates, and say which ones clients shall trust
     Pki(pki::PkiArgs),
+    Nodes(nodes::NodesArgs),
+    Node(node::NodeArgs),
+    Account(account::AccountArgs),
+    Token(token::TokenArgs),
+    Audit(audit::AuditArgs),
+    Login(login::LoginArgs),
+    Whoami(whoami::WhoamiArgs),
     /// Print completions for a shell, to be read by it at start-up
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        shell: clap_complete::Shell,
+    },
 }
 
 fn main() -> ExitCode {
@@ -63,10 +83,26 @@ fn main() -> ExitCode {
         *name = "trellis".into();
     }
     match Trellis::try_parse_from(arguments) {
-        Ok(Trellis { command: Command::Completions { shell } }) => print_completions(shell),
-        Ok(Trellis { command: Command::Pki(args) }) => pki::run(args),
-        // The other sub-commands have been taken above: what is left is help, version, or a mistake.
-        other => show(other.err()),
+        Ok(Trellis { command }) => command.run(),
+        Err(message) => show(Some(message)),
+    }
+}
+
+impl Command {
+    fn run(self) -> ExitCode {
+        match self {
+            // Taken before clap sees it: it tells all mistakes at once.
+            Command::Superlink(_) => superlink::run("trellis superlink", &[]),
+            Command::Pki(args) => pki::run(args),
+            Command::Nodes(args) => nodes::run(&args),
+            Command::Node(args) => node::run(&args),
+            Command::Account(args) => account::run(&args),
+            Command::Token(args) => token::run(&args),
+            Command::Audit(args) => audit::run(&args),
+            Command::Login(args) => login::run(&args),
+            Command::Whoami(args) => whoami::run(&args),
+            Command::Completions { shell } => print_completions(shell),
+        }
     }
 }
 

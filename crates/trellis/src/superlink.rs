@@ -1,11 +1,9 @@
 //! `trellis superlink`: from arguments to a running SuperLink. Wiring only: what flags mean is decided in `check`, what
 //! a SuperLink does in `trellis_link`.
 
-mod address;
 mod args;
 mod check;
 mod config_file;
-mod duration;
 mod flags;
 mod gather;
 mod print;
@@ -30,8 +28,8 @@ use rustix::fs::{Access, access};
 use trellis_link::config::{Config, StateLocation};
 use trellis_link::{CRASH_POINTS, StateVerdict, check_state, serve};
 
-use crate::logging;
 use crate::process::{StopSignals, raise_open_file_limit};
+use crate::{address, duration, logging};
 
 const REFUSED: u8 = 2;
 /// The answer of `--check-state` when it has none.

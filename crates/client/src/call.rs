@@ -1,0 +1,250 @@
+//! The calls a SuperLink answers beside Flower's: name, question and answer of each, as they are on the wire. Times are
+//! seconds since 1970; ids are texts, because not every JSON reader has numbers that large.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A question that has an answer.
+pub trait Call: Serialize {
+    const NAME: &'static str;
+    type Answer: DeserializeOwned;
+}
+
+/// An answer that says no more than "done".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {}
+
+macro_rules! calls {
+    ($($question:ident = $name:literal -> $answer:ident;)*) => {
+        $(impl Call for $question {
+            const NAME: &'static str = $name;
+            type Answer = $answer;
+        })*
+    };
+}
+
+calls! {
+    ListNodes = "list-nodes" -> Nodes;
+    RevokeNode = "revoke-node" -> Done;
+    CreateJoinToken = "create-join-token" -> NewToken;
+    Join = "join" -> Joined;
+    CreateAccount = "create-account" -> NewAccount;
+    ListAccounts = "list-accounts" -> Accounts;
+    SetRole = "set-role" -> Done;
+    DisableAccount = "disable-account" -> Done;
+    EnableAccount = "enable-account" -> Done;
+    CreateToken = "create-token" -> NewToken;
+    ListTokens = "list-tokens" -> Tokens;
+    RevokeToken = "revoke-token" -> Done;
+    WhoAmI = "who-am-i" -> Me;
+    ListAudit = "list-audit" -> Audit;
+    ApproveLogin = "approve-login" -> Done;
+}
+
+#[derive(Debug, Serialize)]
+pub struct ListNodes {}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Nodes {
+    /// The SuperLink's clock, which the times below are by.
+    pub now: f64,
+    pub nodes: Vec<Node>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Node {
+    pub id: String,
+    pub name: String,
+    pub location: String,
+    /// `registered`, `online`, `offline` or `unregistered`.
+    pub status: String,
+    /// Transport and version of Flower it speaks: `http 1.42.0`; without the version where none was announced.
+    pub client: String,
+    pub owner: String,
+    pub registered_at: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_activated_at: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_deactivated_at: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online_until: Option<f64>,
+    pub key_fingerprint: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct RevokeNode {
+    pub id: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct CreateJoinToken {
+    pub ttl_s: u64,
+    pub label: String,
+}
+
+/// A secret that is told once.
+#[derive(Serialize, Deserialize)]
+pub struct NewToken {
+    pub id: String,
+    pub token: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<f64>,
+}
+
+/// A node asks to be known. The join token is the proof that it may; the call must be signed with the key.
+#[derive(Serialize)]
+pub struct Join {
+    pub token: String,
+    /// PEM, as the node will send it with every call.
+    pub public_key: String,
+    pub name: String,
+    pub location: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Joined {
+    pub node_id: String,
+}
+
+/// What an account may do: each role may do all that the ones before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Viewer,
+    Runner,
+    Admin,
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Viewer => "viewer",
+            Role::Runner => "runner",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct CreateAccount {
+    pub name: String,
+    pub role: Role,
+}
+
+/// With its first token, which is told once.
+#[derive(Serialize, Deserialize)]
+pub struct NewAccount {
+    pub id: String,
+    pub name: String,
+    pub role: String,
+    pub token: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ListAccounts {}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Accounts {
+    pub accounts: Vec<Account>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Account {
+    pub id: String,
+    pub name: String,
+    pub role: String,
+    /// `active` or `disabled`.
+    pub state: String,
+    pub created_at: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct SetRole {
+    pub name: String,
+    pub role: Role,
+}
+
+#[derive(Debug, Serialize)]
+pub struct DisableAccount {
+    pub name: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct EnableAccount {
+    pub name: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct CreateToken {
+    pub account: String,
+    pub label: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_s: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ListTokens {}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Tokens {
+    pub tokens: Vec<TokenEntry>,
+}
+
+/// A token as it is listed: everything but the secret.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TokenEntry {
+    pub id: String,
+    pub account: String,
+    /// `access`, `refresh` (of a login) or `join`.
+    pub purpose: String,
+    pub label: String,
+    pub created_at: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<f64>,
+    /// `fresh`, or why it is no longer good: `used`, `revoked`, `expired`.
+    pub state: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct RevokeToken {
+    pub id: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct WhoAmI {}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Me {
+    pub id: String,
+    pub name: String,
+    pub role: String,
+}
+
+/// Entries after the number `after`; without one, the newest. Oldest first in both cases.
+#[derive(Debug, Serialize)]
+pub struct ListAudit {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    pub limit: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Audit {
+    pub entries: Vec<AuditEntry>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AuditEntry {
+    pub seq: u64,
+    pub at: f64,
+    pub event: String,
+    pub actor: String,
+    pub subject: String,
+    pub detail: String,
+}
+
+/// Lets a `flwr login` that waits go on as the account that approves it.
+#[derive(Debug, Serialize)]
+pub struct ApproveLogin {
+    pub code: String,
+}

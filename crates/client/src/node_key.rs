@@ -1,0 +1,177 @@
+//! The key that a node is known by: made once on the node, kept in a file that only its owner reads, in the form that
+//! official SuperNodes take (`--auth-supernode-private-key`). Only its public half and signatures leave the machine.
+
+mod curve;
+mod openssh;
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::{Digest, SHA256, digest};
+use aws_lc_rs::encoding::{AsBigEndian, EcPrivateKeyBin};
+use aws_lc_rs::signature::{EcdsaKeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+
+use curve::Curve;
+pub use openssh::FormError;
+
+const LINE_CHARS: usize = 64;
+/// Keys are below 1 KiB; what is much larger is some other file.
+const LARGEST_FILE_BYTES: u64 = 64 << 10;
+
+/// The group may read: that is how container platforms hand secrets to a user without root.
+const OPEN_TO_OTHERS: u32 = 0o027;
+
+#[derive(Debug)]
+pub struct NodeKey {
+    path: PathBuf,
+    curve: Curve,
+    pair: EcdsaKeyPair,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NodeKeyError {
+    #[error("{path} cannot be read")]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{path} is no key that a SuperNode can use: {why}")]
+    Form { path: PathBuf, why: FormError },
+    #[error("others can read or change {path}: its mode is {mode:03o}")]
+    Exposed { path: PathBuf, mode: u32 },
+    #[error("{path} holds another key than {private} does")]
+    OtherPublicKey { path: PathBuf, private: PathBuf },
+    #[error("{path} cannot be written")]
+    Unwritable { path: PathBuf, source: io::Error },
+    #[error("the system cannot make a key")]
+    Generation,
+}
+
+impl NodeKey {
+    /// The key in a file; `None` if there is no such file.
+    pub fn read(path: &Path) -> Result<Option<NodeKey>, NodeKeyError> {
+        let unreadable = |source| NodeKeyError::Unreadable { path: path.to_owned(), source };
+        let metadata = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(unreadable)?,
+        };
+        let form = |why| NodeKeyError::Form { path: path.to_owned(), why };
+        if metadata.is_file() && metadata.len() > LARGEST_FILE_BYTES {
+            return Err(form(FormError::NotOpenSsh));
+        }
+        let bytes = fs::read(path).map_err(unreadable)?;
+        let (curve, pair) = openssh::read(&bytes).map_err(form)?;
+        // After the form: a public key that was given by mistake may be read by all.
+        let mode = metadata.permissions().mode() & 0o777;
+        if mode & OPEN_TO_OTHERS != 0 {
+            return Err(NodeKeyError::Exposed { path: path.to_owned(), mode });
+        }
+        Ok(Some(NodeKey { path: path.to_owned(), curve, pair }))
+    }
+
+    /// Makes a new key (P-384) and writes it to a file that must not exist, with mode 0600.
+    pub fn generate(path: &Path, comment: &str) -> Result<NodeKey, NodeKeyError> {
+        let curve = Curve::P384;
+        let pair = EcdsaKeyPair::generate(curve.signing()).map_err(|_| NodeKeyError::Generation)?;
+        let scalar: EcPrivateKeyBin = pair.private_key().as_be_bytes().map_err(|_| NodeKeyError::Generation)?;
+        let check = rand_u32().ok_or(NodeKeyError::Generation)?;
+        let file = openssh::write(curve, pair.public_key().as_ref(), scalar.as_ref(), comment, check);
+        write_new(path, file.as_bytes(), 0o600)?;
+        Ok(NodeKey { path: path.to_owned(), curve, pair })
+    }
+
+    /// Puts the public half beside the private one, as `FILE.pub`, unless it is there. Returns where that is.
+    pub fn write_public(&self, comment: &str) -> Result<PathBuf, NodeKeyError> {
+        let path = self.public_path();
+        match fs::read_to_string(&path) {
+            Ok(text) if text.starts_with(&self.openssh()) => Ok(path),
+            Ok(_) => Err(NodeKeyError::OtherPublicKey { path, private: self.path.clone() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let line = format!("{} {}", self.openssh(), openssh::one_line(comment));
+                write_new(&path, format!("{}\n", line.trim_end()).as_bytes(), 0o644)?;
+                Ok(path)
+            }
+            Err(source) => Err(NodeKeyError::Unreadable { path, source }),
+        }
+    }
+
+    fn public_path(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".pub");
+        name.into()
+    }
+
+    /// The headers that nodes prove themselves with in each call: public key, time, and the signature of that time. They
+    /// are good for about five minutes.
+    pub fn sign_now(&self) -> [(&'static str, String); 3] {
+        let time = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string();
+        let signature = self.sign(time.as_bytes());
+        let key = STANDARD.encode(self.public_pem());
+        [("flwr-public-key", key), ("flwr-signature", STANDARD.encode(signature)), ("flwr-timestamp", time)]
+    }
+
+    /// ECDSA over SHA-256, whatever the curve, as Flower has it; the library offers that for checking only. What is signed
+    /// is the digest as a number, so a digest with zeros in front, in place of the longer one of the curve, yields exactly
+    /// the signature wanted.
+    fn sign(&self, message: &[u8]) -> Vec<u8> {
+        let algorithm = self.curve.digest();
+        let mut widened = vec![0; algorithm.output_len()];
+        let short = digest(&SHA256, message);
+        widened[algorithm.output_len() - short.as_ref().len()..].copy_from_slice(short.as_ref());
+        let digest = Digest::import_less_safe(&widened, algorithm).expect("it has the length of the algorithm");
+        self.pair.sign_digest(&digest).expect("a key that was checked signs").as_ref().to_vec()
+    }
+
+    /// The point on the curve, uncompressed.
+    fn point(&self) -> &[u8] {
+        self.pair.public_key().as_ref()
+    }
+
+    /// The public half as nodes send it with every call: PEM of a SubjectPublicKeyInfo.
+    pub fn public_pem(&self) -> String {
+        pem("PUBLIC KEY", &self.curve.public_key_info(self.point()), LINE_CHARS)
+    }
+
+    /// The public half as `flwr supernode register` reads it, without a comment.
+    pub fn openssh(&self) -> String {
+        let blob = openssh::public_blob(self.curve, self.point());
+        format!("{} {}", self.curve.openssh_name(), STANDARD.encode(blob))
+    }
+}
+
+fn pem(label: &str, bytes: &[u8], line_chars: usize) -> String {
+    let base64 = STANDARD.encode(bytes);
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in base64.as_bytes().chunks(line_chars) {
+        text.push_str(str::from_utf8(line).expect("base64 is ASCII"));
+        text.push('\n');
+    }
+    text.push_str(&format!("-----END {label}-----\n"));
+    text
+}
+
+fn rand_u32() -> Option<u32> {
+    let mut bytes = [0; 4];
+    aws_lc_rs::rand::fill(&mut bytes).ok()?;
+    Some(u32::from_be_bytes(bytes))
+}
+
+/// Whole or not at all, and never in place of something else.
+fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), NodeKeyError> {
+    let write = || {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Made with mode 0600.
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(content)?;
+        file.as_file().set_permissions(Permissions::from_mode(mode))?;
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path)?;
+        fs::File::open(directory)?.sync_all()
+    };
+    write().map_err(|source: io::Error| NodeKeyError::Unwritable { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Whom a caller believes to be the SuperLink: the authorities of a PEM bundle, or those of the system.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+
+/// Authorities, ready to check a SuperLink's certificate.
+#[derive(Clone)]
+pub struct Trust {
+    /// Where they come from, in words.
+    origin: String,
+    config: Arc<ClientConfig>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    #[error("{path} cannot be read as PEM")]
+    Unreadable { path: PathBuf, source: pem::Error },
+    #[error("{path} has no certificate in it")]
+    NoCertificate { path: PathBuf },
+    #[error("certificate {number} of {path} is damaged")]
+    Damaged { path: PathBuf, number: usize, source: rustls::Error },
+    #[error("the system has no certificates of authorities{}", because(why))]
+    NoSystemStore { why: String },
+}
+
+fn because(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(": {why}") }
+}
+
+impl Trust {
+    /// Trusts the authorities in a PEM file, and no others.
+    pub fn bundle(path: &Path) -> Result<Trust, TrustError> {
+        let unreadable = |source| TrustError::Unreadable { path: path.to_owned(), source };
+        let mut roots = RootCertStore::empty();
+        for (index, certificate) in CertificateDer::pem_file_iter(path).map_err(unreadable)?.enumerate() {
+            let damaged = |source| TrustError::Damaged { path: path.to_owned(), number: index + 1, source };
+            roots.add(certificate.map_err(unreadable)?).map_err(damaged)?;
+        }
+        if roots.is_empty() {
+            return Err(TrustError::NoCertificate { path: path.to_owned() });
+        }
+        Ok(Trust::new(path.display().to_string(), roots))
+    }
+
+    /// Trusts whom the system trusts. The variables SSL_CERT_FILE and SSL_CERT_DIR are heeded.
+    pub fn system() -> Result<Trust, TrustError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        // A system's store may hold old certificates that rustls does not read; the others still count.
+        let (usable, _) = roots.add_parsable_certificates(found.certs);
+        if usable == 0 {
+            let why = found.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+            return Err(TrustError::NoSystemStore { why });
+        }
+        Ok(Trust::new("the system".to_owned(), roots))
+    }
+
+    fn new(origin: String, roots: RootCertStore) -> Trust {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites for the default versions of TLS")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Trust { origin, config: Arc::new(config) }
+    }
+
+    pub(crate) fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trust({})", self.origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(content: &str) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.pem");
+        std::fs::write(&path, content).unwrap();
+        Trust::bundle(&path).unwrap_err().to_string().replace(&path.display().to_string(), "FILE")
+    }
+
+    #[test]
+    fn a_bundle_without_authorities_is_refused() {
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        let damaged = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let cut = "-----BEGIN CERTIFICATE-----\nAAAA\n";
+        for (content, expected) in [
+            ("", "FILE has no certificate in it"),
+            ("hello", "FILE has no certificate in it"),
+            (key, "FILE has no certificate in it"),
+            (damaged, "certificate 1 of FILE is damaged"),
+            (cut, "FILE cannot be read as PEM"),
+        ] {
+            assert_eq!(refusal(content), expected, "{content}");
+        }
+        let gone = Trust::bundle(Path::new("/nowhere/ca.pem")).unwrap_err();
+        assert!(matches!(gone, TrustError::Unreadable { .. }), "{gone}");
+    }
+}

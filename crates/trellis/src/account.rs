@@ -1,0 +1,161 @@
+//! `trellis account`: who may call a SuperLink, and what for.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use trellis_client::{CreateAccount, DisableAccount, EnableAccount, ListAccounts, Role, SetRole};
+
+use crate::remote::{
+    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, moment, print, print_json,
+    remark,
+};
+
+const AFTER_HELP: &str = "\
+Roles, each with all that the ones before it may:
+  viewer   see runs, logs and nodes
+  runner   start and stop runs of its own
+  admin    everything: nodes, accounts, tokens, the audit log, and the runs of others
+
+Examples:
+  trellis account add ada --role runner --save ada.token --token-file admin.token
+  trellis account role ada admin
+  trellis account disable ada
+";
+
+/// Manage who may call the SuperLink, and what for
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
+pub struct AccountArgs {
+    #[command(subcommand)]
+    command: AccountCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AccountCommand {
+    /// Add an account; its first token is printed, once
+    Add {
+        /// What it is called; cannot be changed later
+        name: String,
+        /// What it may do
+        #[arg(long)]
+        role: RoleName,
+        #[command(flatten)]
+        save: SaveArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+        #[command(flatten)]
+        caller: CallerArgs,
+    },
+    /// List the accounts
+    Ls {
+        #[command(flatten)]
+        output: OutputArgs,
+        #[command(flatten)]
+        caller: CallerArgs,
+    },
+    /// Give an account another role, from its next call on
+    Role {
+        name: String,
+        role: RoleName,
+        #[command(flatten)]
+        caller: CallerArgs,
+    },
+    /// Turn an account off; all its tokens end at once, for ever
+    Disable {
+        name: String,
+        #[command(flatten)]
+        caller: CallerArgs,
+    },
+    /// Turn an account on again; it needs a new token (trellis token add)
+    Enable {
+        name: String,
+        #[command(flatten)]
+        caller: CallerArgs,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RoleName {
+    /// See runs, logs and nodes
+    Viewer,
+    /// And start and stop runs of its own
+    Runner,
+    /// And manage nodes, accounts and tokens
+    Admin,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Role {
+        match name {
+            RoleName::Viewer => Role::Viewer,
+            RoleName::Runner => Role::Runner,
+            RoleName::Admin => Role::Admin,
+        }
+    }
+}
+
+pub fn run(args: &AccountArgs) -> ExitCode {
+    match &args.command {
+        AccountCommand::Add { name, role, save, output, caller } => {
+            remote::run("trellis account add", add(name, (*role).into(), save, output, caller))
+        }
+        AccountCommand::Ls { output, caller } => remote::run("trellis account ls", list(output, caller)),
+        AccountCommand::Role { name, role, caller } => remote::run("trellis account role", async {
+            let role: Role = (*role).into();
+            caller.superlink()?.call(&SetRole { name: name.clone(), role }).await?;
+            print(&format!("{name} has the role {}\n", role.name()));
+            Ok(())
+        }),
+        AccountCommand::Disable { name, caller } => remote::run("trellis account disable", async {
+            caller.superlink()?.call(&DisableAccount { name: name.clone() }).await?;
+            print(&format!("{name} is disabled\n"));
+            Ok(())
+        }),
+        AccountCommand::Enable { name, caller } => remote::run("trellis account enable", async {
+            caller.superlink()?.call(&EnableAccount { name: name.clone() }).await?;
+            print(&format!("{name} is enabled\n"));
+            Ok(())
+        }),
+    }
+}
+
+async fn add(name: &str, role: Role, save: &SaveArgs, output: &OutputArgs, caller: &CallerArgs) -> Result<(), Trouble> {
+    let superlink = caller.superlink()?;
+    let place = save.prepare()?;
+    let new = superlink.call(&CreateAccount { name: name.to_owned(), role }).await?;
+    if output.format == Format::Json && !place.is_file() {
+        print_json(&new);
+        return Ok(());
+    }
+    remark(&format!("Account {} is added as {}. Its token is not shown again.", new.name, new.role));
+    place.keep(&new.token);
+    Ok(())
+}
+
+async fn list(output: &OutputArgs, caller: &CallerArgs) -> Result<(), Trouble> {
+    let answer = caller.superlink()?.call(&ListAccounts {}).await?;
+    if output.format == Format::Json {
+        print_json(&answer);
+        return Ok(());
+    }
+    let column = |title, may_be_cut| Column { title, may_be_cut };
+    let mut table = Table::new([
+        column("NAME", false),
+        column("ROLE", false),
+        column("STATE", false),
+        column("CREATED", false),
+        column("ID", true),
+    ]);
+    for account in &answer.accounts {
+        let tone = if account.state == "active" { Tone::Good } else { Tone::Quiet };
+        table.row([
+            account.name.as_str().into(),
+            account.role.as_str().into(),
+            Cell::new(&account.state, tone),
+            moment(account.created_at).into(),
+            account.id.as_str().into(),
+        ]);
+    }
+    table.print();
+    Ok(())
+}

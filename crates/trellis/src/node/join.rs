@@ -1,0 +1,108 @@
+//! `trellis node join`: a node makes its key, and becomes known to a SuperLink by it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use trellis_client::{Error, Join, Token};
+
+use super::key::{key_at, machine_name};
+use crate::remote::{
+    self, ConnectionArgs, Format, OutputArgs, Trouble, explain, print, print_json, remark, token_from,
+};
+
+const TOKEN_VARIABLE: &str = "TRELLIS_JOIN_TOKEN";
+
+const AFTER_HELP: &str = "\
+Example:
+  trellis node join --superlink link.example.org:8000 --root-certificates ca.crt \\
+      --key node.key --token-file edge-7.join
+
+Then start the node. Flower 1.40 and later use the same port, earlier ones that of the Fleet API:
+  flower-supernode --superlink link.example.org:8000 --root-certificates ca.crt \\
+      --auth-supernode-private-key node.key
+  flower-supernode --superlink link.example.org:9092 --root-certificates ca.crt \\
+      --auth-supernode-private-key node.key
+
+The private key stays on this machine. The id of the node is printed.
+";
+
+/// Let this machine join as a node, with a token from `trellis node token`
+///
+/// If the file of --key does not exist, a key is made there (as by `trellis node key`). Joining again with the same key and
+/// token is no mistake: the node stays the same.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct JoinArgs {
+    /// Private key of the node; made if there is none
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// File with the join token, or - for standard input
+    ///
+    /// Without it, the token itself may be in the environment variable TRELLIS_JOIN_TOKEN.
+    #[arg(long, value_name = "FILE", env = "TRELLIS_JOIN_TOKEN_FILE", hide_env_values = true)]
+    token_file: Option<PathBuf>,
+    /// What people call the node [default: the name of this machine]
+    #[arg(long)]
+    name: Option<String>,
+    /// Where it stands
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    location: String,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    node_id: String,
+    name: String,
+    key: PathBuf,
+    public_key: PathBuf,
+}
+
+pub fn run(args: &JoinArgs) -> ExitCode {
+    remote::run("trellis node join", join(args))
+}
+
+async fn join(args: &JoinArgs) -> Result<(), Trouble> {
+    let token = join_token(args)?;
+    // The join token is a secret too: it goes out under the same rule as the token of an account, but in the call.
+    let superlink = args.connection.superlink(Some(token.clone()))?;
+    let name = args.name.clone().unwrap_or_else(machine_name);
+    let (key, public_key) = key_at(&args.key, &name)?;
+    let call = Join {
+        token: token.reveal().to_owned(),
+        public_key: key.public_pem(),
+        name: name.clone(),
+        location: args.location.clone(),
+    };
+    let node_id = superlink.call_as_node(&call, &key).await.map_err(refused)?.node_id;
+    match args.output.format {
+        Format::Json => print_json(&Outcome { node_id, name, key: args.key.clone(), public_key }),
+        Format::Table => {
+            remark(&format!("Joined {} as {name}; the id of the node is:", superlink.endpoint()));
+            print(&format!("{node_id}\n"));
+        }
+    }
+    Ok(())
+}
+
+fn join_token(args: &JoinArgs) -> Result<Token, Trouble> {
+    token_from(args.token_file.as_deref(), TOKEN_VARIABLE)?.ok_or_else(|| {
+        let what = "there is no join token: neither --token-file nor TRELLIS_JOIN_TOKEN is given";
+        Trouble::usage(what, "an admin makes one with: trellis node token")
+    })
+}
+
+/// Who may not join needs another token than who may not call.
+fn refused(error: Error) -> Trouble {
+    match &error {
+        Error::Refused { status: 401 | 403, .. } => {
+            Trouble::failed(explain(&error), Some("ask an admin for a new join token: trellis node token"))
+        }
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,103 @@
+//! Tokens in and out. They come from a file, from stdin or from the environment, never from an argument: every user of
+//! the machine sees arguments. New ones are shown once, or put into a file that only their owner reads.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trellis_client::Token;
+
+use super::output::{print, remark};
+use super::trouble::Trouble;
+
+/// A token is far below this; what is longer is some other file.
+const LARGEST_FILE_BYTES: u64 = 64 << 10;
+/// In the place of a file: standard input.
+const STDIN: &str = "-";
+
+/// The token in `file`, or else in the environment `variable`. An empty variable is none.
+pub fn token_from(file: Option<&Path>, variable: &str) -> Result<Option<Token>, Trouble> {
+    let (text, place) = match (file, std::env::var_os(variable)) {
+        (Some(file), _) => (read(file)?, file.display().to_string()),
+        (None, Some(value)) if !value.is_empty() => (value.to_string_lossy().into_owned(), variable.to_owned()),
+        (None, _) => return Ok(None),
+    };
+    let advice =
+        "give what `trellis account add`, `trellis token add` or `trellis node token` printed, and nothing else";
+    let no_token = |why| Trouble::usage(format!("there is no token in {place}: {why}"), advice);
+    Token::parse(&text).map(Some).map_err(no_token)
+}
+
+fn read(file: &Path) -> Result<String, Trouble> {
+    let mut text = String::new();
+    let outcome = match file.as_os_str() == STDIN {
+        true => io::stdin().take(LARGEST_FILE_BYTES).read_to_string(&mut text),
+        false => File::open(file).and_then(|file| file.take(LARGEST_FILE_BYTES).read_to_string(&mut text)),
+    };
+    let unreadable = |error| {
+        let what = format!("--token-file: {} cannot be read: {error}", file.display());
+        Trouble::usage(what, "give the path of a readable file, or - for standard input")
+    };
+    outcome.map(|_| text).map_err(unreadable)
+}
+
+#[derive(Debug, Args)]
+pub struct SaveArgs {
+    /// Put the new token into this file, which must not exist (mode 0600), instead of showing it
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+/// The place for a token that is about to be made. A file is made before, because a token that could not be kept would
+/// be lost; it goes away again if no token comes.
+pub struct NewSecret {
+    file: Option<(PathBuf, File)>,
+    kept: bool,
+}
+
+impl SaveArgs {
+    pub fn prepare(&self) -> Result<NewSecret, Trouble> {
+        let Some(path) = &self.save else { return Ok(NewSecret { file: None, kept: false }) };
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
+            let what = format!("--save: {} cannot be created: {error}", path.display());
+            Trouble::usage(what, "give the path of a file that does not exist, in a directory that does")
+        })?;
+        Ok(NewSecret { file: Some((path.clone(), file)), kept: false })
+    }
+}
+
+impl NewSecret {
+    /// Whether the token shall not be shown.
+    pub fn is_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Puts the token where it belongs.
+    pub fn keep(mut self, token: &str) {
+        self.kept = true;
+        match &mut self.file {
+            None => print(&format!("{token}\n")),
+            Some((path, file)) => {
+                match file.write_all(format!("{token}\n").as_bytes()).and_then(|()| file.sync_all()) {
+                    Ok(()) => remark(&format!("The token is in {}.", path.display())),
+                    // It is told once: better on the screen than nowhere.
+                    Err(error) => {
+                        remark(&format!("{} cannot be written ({error}); this is the token:", path.display()));
+                        print(&format!("{token}\n"));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for NewSecret {
+    fn drop(&mut self) {
+        if let Some((path, _)) = self.file.as_ref().filter(|_| !self.kept) {
+            // Nothing was written to it.
+            let _ = fs::remove_file(path);
+        }
+    }
+}

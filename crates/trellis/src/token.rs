@@ -1,0 +1,142 @@
+//! `trellis token`: the secrets that stand for accounts, and those with which nodes join.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use trellis_client::{CreateToken, ListTokens, RevokeToken, TokenEntry, WhoAmI};
+
+use crate::remote::{
+    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, moment, parse_ttl, print,
+    print_json, remark,
+};
+
+/// What the SuperLink calls a token that works.
+const GOOD: &str = "fresh";
+
+const AFTER_HELP: &str = "\
+Examples:
+  trellis token add --label laptop --save my.token            another one for your own account
+  trellis token add ci --label nightly --ttl 90d --save ci.token
+  trellis token ls
+  trellis token revoke 3fa94c07
+
+The secret of a token is shown when it is made, and never again.
+";
+
+/// Manage the tokens of accounts and of nodes that have not joined yet
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make a token for an account; it is printed, once
+    Add(AddArgs),
+    /// List the tokens, without their secrets
+    Ls {
+        /// Show those that are no longer good, too
+        #[arg(short, long)]
+        all: bool,
+        #[command(flatten)]
+        output: OutputArgs,
+        #[command(flatten)]
+        caller: CallerArgs,
+    },
+    /// End a token at once
+    Revoke {
+        /// The token, as in the column ID of `trellis token ls`
+        id: String,
+        #[command(flatten)]
+        caller: CallerArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+struct AddArgs {
+    /// The account it stands for [default: your own]
+    account: Option<String>,
+    /// What it is for, to be found again in `trellis token ls`
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    label: String,
+    /// How long it is good: 12h, 90d [default: until it is revoked]
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
+    ttl: Option<Duration>,
+    #[command(flatten)]
+    save: SaveArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    caller: CallerArgs,
+}
+
+pub fn run(args: &TokenArgs) -> ExitCode {
+    match &args.command {
+        TokenCommand::Add(args) => remote::run("trellis token add", add(args)),
+        TokenCommand::Ls { all, output, caller } => remote::run("trellis token ls", list(*all, output, caller)),
+        TokenCommand::Revoke { id, caller } => remote::run("trellis token revoke", async {
+            caller.superlink()?.call(&RevokeToken { id: id.clone() }).await?;
+            print(&format!("token {id} is revoked\n"));
+            Ok(())
+        }),
+    }
+}
+
+async fn add(args: &AddArgs) -> Result<(), Trouble> {
+    let superlink = args.caller.superlink()?;
+    let place = args.save.prepare()?;
+    let account = match &args.account {
+        Some(account) => account.clone(),
+        None => superlink.call(&WhoAmI {}).await?.name,
+    };
+    let ttl_s = args.ttl.map(|ttl| ttl.as_secs());
+    let new = superlink.call(&CreateToken { account: account.clone(), label: args.label.clone(), ttl_s }).await?;
+    if args.output.format == Format::Json && !place.is_file() {
+        print_json(&new);
+        return Ok(());
+    }
+    let until = new.expires_at.map_or_else(String::new, |time| format!(", good until {}", moment(time)));
+    remark(&format!("Token {} for {account}{until}. It is not shown again.", new.id));
+    place.keep(&new.token);
+    Ok(())
+}
+
+async fn list(all: bool, output: &OutputArgs, caller: &CallerArgs) -> Result<(), Trouble> {
+    let mut answer = caller.superlink()?.call(&ListTokens {}).await?;
+    answer.tokens.retain(|token| all || token.state == GOOD);
+    match output.format {
+        Format::Json => print_json(&answer),
+        Format::Table if answer.tokens.is_empty() => remark("No tokens."),
+        Format::Table => table(&answer.tokens).print(),
+    }
+    Ok(())
+}
+
+fn table(tokens: &[TokenEntry]) -> Table {
+    let column = |title, may_be_cut| Column { title, may_be_cut };
+    let mut table = Table::new([
+        column("ID", false),
+        column("ACCOUNT", true),
+        column("PURPOSE", false),
+        column("LABEL", true),
+        column("STATE", false),
+        column("CREATED", false),
+        column("EXPIRES", false),
+    ]);
+    for token in tokens {
+        let tone = if token.state == GOOD { Tone::Good } else { Tone::Quiet };
+        table.row([
+            token.id.as_str().into(),
+            token.account.as_str().into(),
+            token.purpose.as_str().into(),
+            token.label.as_str().into(),
+            Cell::new(&token.state, tone),
+            moment(token.created_at).into(),
+            token.expires_at.map_or_else(|| "never".to_owned(), moment).into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,37 @@
+//! `trellis whoami`: the account that a token stands for, and what it may do.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use trellis_client::WhoAmI;
+
+use crate::remote::{self, CallerArgs, Format, OutputArgs, Trouble, clean, print, print_json};
+
+const AFTER_HELP: &str = "\
+Examples:
+  trellis whoami --token-file my.token
+  trellis whoami && echo the SuperLink can be reached, and the token is good
+";
+
+/// Show which account your token stands for, and its role
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct WhoamiArgs {
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    caller: CallerArgs,
+}
+
+pub fn run(args: &WhoamiArgs) -> ExitCode {
+    remote::run("trellis whoami", show(args))
+}
+
+async fn show(args: &WhoamiArgs) -> Result<(), Trouble> {
+    let me = args.caller.superlink()?.call(&WhoAmI {}).await?;
+    match args.output.format {
+        Format::Json => print_json(&me),
+        Format::Table => print(&format!("{} ({})\n", clean(&me.name), clean(&me.role))),
+    }
+    Ok(())
+}
