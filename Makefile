@@ -41,7 +41,7 @@ lint: ## formatting, clippy without warnings, and the dependency policy
 	fi
 
 .PHONY: interop
-interop: release ## unmodified Flower 1.25.0 around our SuperLink, in every mode (several minutes)
+interop: release ## unmodified Flower 1.25 to 1.42 around our SuperLink, mixed, in every mode (many minutes)
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop $(ARGS)
 
 .PHONY: monitoring
@@ -53,8 +53,8 @@ soak: release ## kill the SuperLink at every crash point and at KILLS random mom
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: bench
-bench: release ## measure our SuperLink beside the original, in one run on this machine
-	FLWR_VENV="$$($(PYTHON) tests/provision.py)" bench/run.sh $(ARGS)
+bench: release ## measure our SuperLink beside the originals, gRPC and HTTP, on this machine (about 35 minutes)
+	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
@@ -66,5 +66,5 @@ release: ## build the binary as it is shipped
 	$(CARGO) build --release --package trellis
 
 .PHONY: provision
-provision: ## install official Flower 1.25.0 into the test cache, where that is possible
-	@$(PYTHON) tests/provision.py > /dev/null || [ $$? -eq 75 ]
+provision: ## install the official Flowers that `make test` needs into the test cache, where that is possible
+	@$(PYTHON) tests/provision.py 1.25 1.39 1.42 > /dev/null || [ $$? -eq 75 ]

@@ -1,21 +1,20 @@
 #!/bin/sh
-# Measures the original SuperLink and ours side by side and prints one table. Arguments go to trellis-bench:
-#   bench/run.sh                                   everything (about 25 minutes)
-#   bench/run.sh all --quick                       a short form (about 4 minutes)
-#   bench/run.sh all --write docs/performance.md   and keep the result
-# Needs a virtual environment with flwr==1.25.0; FLWR_VENV says where.
+# Measures the original SuperLinks and ours side by side and prints a table for each transport. Arguments go to
+# trellis-bench:
+#   bench/run.sh                                   everything (about 35 minutes)
+#   bench/run.sh --transport http                  the part over HTTP only (about 15 minutes)
+#   bench/run.sh --quick                           a short form (about 8 minutes)
+#   bench/run.sh --write docs/performance.md       and keep the result
+# Official Flower 1.25 and 1.42 are installed into the test cache, unless FLWR_GRPC_VENV and FLWR_HTTP_VENV say where
+# they are.
 set -eu
 cd "$(dirname "$0")/.."
 
-venv=${FLWR_VENV:-$HOME/.cache/trellis-test/flwr-1.25}
-if [ ! -x "$venv/bin/flower-superlink" ]; then
-    echo "bench/run.sh: no flower-superlink in $venv; make a virtual environment with flwr==1.25.0 and set FLWR_VENV" >&2
-    exit 1
-fi
-
-# 10,000 nodes are 10,000 connections, for the generator as for the server.
-ulimit -n "$(ulimit -Hn)"
+grpc_venv=${FLWR_GRPC_VENV:-}
+http_venv=${FLWR_HTTP_VENV:-}
+[ -n "$grpc_venv" ] || grpc_venv=$("${PYTHON:-python3}" tests/provision.py 1.25)
+[ -n "$http_venv" ] || http_venv=$("${PYTHON:-python3}" tests/provision.py 1.42)
 
 cargo build --release --quiet -p trellis -p trellis-bench
-[ $# -gt 0 ] || set -- all
-exec target/release/trellis-bench "$@" --official-venv "$venv" --trellis target/release/trellis
+release=${CARGO_TARGET_DIR:-target}/release
+exec "$release/trellis-bench" "$@" --grpc-venv "$grpc_venv" --http-venv "$http_venv" --trellis "$release/trellis"

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent / "tests"
 sys.path.insert(0, str(TESTS))
 
-from provision import OFFICIAL_VERSION, CannotBeHad, provision  # noqa: E402
+from provision import DEFAULT_VERSION, CannotBeHad, provision  # noqa: E402
 
 NODES = 2
 ONLINE_LIMIT_S = 60.0
@@ -33,7 +33,7 @@ def enter_environment() -> None:
     except CannotBeHad as why:
         from console import complain
 
-        what = f"official Flower {OFFICIAL_VERSION} is needed for the SuperNodes"
+        what = f"official Flower {DEFAULT_VERSION} is needed for the SuperNodes"
         complain(what, str(why), "allow a package index, then try again")
         sys.exit(1)
     if Path(sys.prefix).resolve() != environment.resolve():

@@ -11,8 +11,10 @@ import pytest
 from harness.expected import official_digest
 from harness.federation import APPS, Federation, Shape
 from harness.process import tail
+from harness.release import DEFAULT
 from harness.superlink import OFFICIAL, TRELLIS
 from harness.workspace import Workspace, trellis_binary
+from provision import CannotBeHad, releases
 
 REPORTED_LINES = 40
 # The settings in numpy_fedavg's pyproject.toml.
@@ -23,8 +25,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("trellis")
     kind = os.environ.get("TRELLIS_SUPERLINK", TRELLIS)
     group.addoption("--superlink", choices=(TRELLIS, OFFICIAL), default=kind, help="the SuperLink under test")
+    group.addoption("--official", choices=list(releases()), default=DEFAULT, help="release of the official SuperLink")
     group.addoption("--recompute", action="store_true", help="measure the official SuperLink's weights anew")
-    group.addoption("--kills", type=int, default=50, help="random kill -9 of the SuperLink, in all (crash suite)")
+    group.addoption("--matrix", help="file for the record of the interop matrix")
+    group.addoption("--kills", type=int, default=50, help="random kill -9 of the SuperLink per fleet (crash suite)")
     group.addoption("--seed", type=int, default=None, help="seed of the random kills; printed by every run")
 
 
@@ -57,16 +61,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = outcome.get_result()
     if not report.failed:
         return
-    for value in getattr(item, "funcargs", {}).values():
-        if isinstance(value, Workspace):
-            for log in sorted(value.logs.glob("*.log")):
-                report.sections.append((f"{log}", tail(log, REPORTED_LINES)))
+    values = getattr(item, "funcargs", {}).values()
+    places = {value.logs for value in values if isinstance(value, Workspace)}
+    places |= {value.workspace.logs for value in values if isinstance(value, Federation)}
+    for log in sorted(log for place in places for log in place.glob("*.log")):
+        report.sections.append((f"{log}", tail(log, REPORTED_LINES)))
 
 
-@pytest.fixture
-def kind(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="session")
+def kind(pytestconfig: pytest.Config) -> str:
     """Which SuperLink is tested."""
-    return request.config.getoption("--superlink")
+    return pytestconfig.getoption("--superlink")
 
 
 @pytest.fixture
@@ -77,13 +82,40 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 @pytest.fixture
-def federation(workspace: Workspace, kind: str) -> Callable[..., Federation]:
+def federation(workspace: Workspace, pytestconfig: pytest.Config) -> Callable[..., Federation]:
     """Makes the federation a test asks for; start it with `.start()`."""
 
     def make(**wanted: object) -> Federation:
-        return Federation(workspace, Shape(kind=kind, **wanted))
+        return make_federation(workspace, pytestconfig, **wanted)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def shared_federation(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable]:
+    """Makes federations that several tests of a module use; one lives until the next is made."""
+    living: list[Workspace] = []
+
+    def close() -> None:
+        while living:
+            living.pop().close()
+
+    def make(**wanted: object) -> Federation:
+        close()
+        living.append(Workspace(tmp_path_factory.mktemp("shared")))
+        return make_federation(living[-1], pytestconfig, **wanted)
+
+    yield make
+    close()
+
+
+def make_federation(workspace: Workspace, config: pytest.Config, **wanted: object) -> Federation:
+    """The federation, or a skip that says which release cannot be had here."""
+    shape = Shape(kind=config.getoption("--superlink"), official=config.getoption("--official"), **wanted)
+    try:
+        return Federation(workspace, shape)
+    except CannotBeHad as why:
+        pytest.skip(str(why))
 
 
 @pytest.fixture(scope="session")
@@ -95,8 +127,8 @@ def reference() -> Callable[..., str]:
     finally:
         sys.path.remove(str(APPS / "numpy_fedavg"))
 
-    def digest(rounds: int, count: int = ARRAY_COUNT, length: int = ARRAY_LENGTH) -> str:
-        return model.reference_digest(SEED, count, length, rounds)
+    def digest(rounds: int, count: int = ARRAY_COUNT, length: int = ARRAY_LENGTH, nodes: int = 2) -> str:
+        return model.reference_digest(SEED, count, length, rounds, nodes)
 
     return digest
 

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Make the cached virtual environment with the official Flower 1.25.0, and print its path.
+"""Make the cached virtual environments with official Flower releases, and print their paths.
 
-Needs only the python3 that runs it (3.10 or newer) and a package index. Knows nothing of the tests that use it.
+`provision.py [--all | VERSION...]`, e.g. `provision.py 1.25 1.42`; 1.25 alone if nothing is named. The releases and
+their requirements are in versions.ini. Needs only the python3 that runs it (3.10 or newer) and a package index. Knows
+nothing of the tests that use it.
 
 A stamp file is written last and names the requirements it stands for, so an interrupted or outdated environment is
-rebuilt instead of trusted. A lock lets several `make` commands run at once. With a valid stamp this takes milliseconds.
+rebuilt instead of trusted. A lock lets several `make` commands run at once. With valid stamps this takes milliseconds.
 
-Exit codes: 0 ready, 75 the packages cannot be had here (callers count that as a skip), 1 anything else.
+Exit codes: 0 ready, 75 the packages of some version cannot be had here (callers count that as a skip), 1 anything else.
 """
 
+import configparser
 import contextlib
 import fcntl
 import hashlib
@@ -16,12 +19,13 @@ import os
 import subprocess
 import sys
 import venv
+from dataclasses import dataclass
 from pathlib import Path
 
-OFFICIAL_VERSION = "1.25.0"
+DEFAULT_VERSION = "1.25"
 CANNOT_BE_HAD = 75
-REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
-STAMP = ".trellis-ready"
+VERSIONS = Path(__file__).resolve().parent / "versions.ini"
+STAMP = ".trellis-stamp"
 PIP_TIMEOUT_S = 900
 
 
@@ -29,26 +33,52 @@ class CannotBeHad(Exception):
     """The official packages could not be installed on this machine."""
 
 
+@dataclass(frozen=True)
+class Release:
+    """One official release and what its environment holds beside it."""
+
+    version: str
+    flwr: str
+    requirements: tuple[str, ...]
+    # Packages whose version Flower's own metadata prescribes and we do not heed.
+    relaxed: tuple[str, ...]
+
+    @property
+    def stamp(self) -> str:
+        told = "\n".join([self.flwr, *self.requirements, "relaxed:", *self.relaxed])
+        return hashlib.sha256(told.encode()).hexdigest()
+
+    @property
+    def directory(self) -> Path:
+        return cache_dir() / f"flwr-{self.version}"
+
+    @property
+    def is_ready(self) -> bool:
+        stamp = self.directory / STAMP
+        return (
+            stamp.is_file()
+            and stamp.read_text().strip() == self.stamp
+            and all((self.directory / "bin" / name).exists() for name in ("python", "flwr"))
+        )
+
+
 def cache_dir() -> Path:
     """Where everything the tests keep between invocations lives."""
     return Path(os.environ.get("TRELLIS_TEST_CACHE") or Path.home() / ".cache" / "trellis-test")
 
 
-def environment_dir() -> Path:
-    return cache_dir() / "flwr-1.25"
+def releases() -> dict[str, Release]:
+    """All known releases by their minor version, oldest first."""
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(VERSIONS.read_text())
+    return {version: _release(version, parser[version]) for version in parser.sections()}
 
 
-def wanted_stamp() -> str:
-    return hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+def _release(version: str, settings: configparser.SectionProxy) -> Release:
+    def lines(key: str) -> tuple[str, ...]:
+        return tuple(line.strip() for line in settings.get(key, "").splitlines() if line.strip())
 
-
-def is_ready(directory: Path) -> bool:
-    stamp = directory / STAMP
-    return (
-        stamp.is_file()
-        and stamp.read_text().strip() == wanted_stamp()
-        and all((directory / "bin" / name).exists() for name in ("python", "flwr"))
-    )
+    return Release(version, settings["flwr"], lines("requirements") + lines("tools"), lines("relaxed"))
 
 
 @contextlib.contextmanager
@@ -59,41 +89,74 @@ def locked(path: Path):
         yield
 
 
-def build(directory: Path) -> None:
-    what = f"official Flower {OFFICIAL_VERSION} into {directory}"
-    print(f"provision: installing {what} (once, about a minute)", file=sys.stderr)
+def build(release: Release) -> None:
+    print(
+        f"provision: installing official Flower {release.flwr} into {release.directory} (once, about a minute)",
+        file=sys.stderr,
+    )
     if sys.version_info < (3, 10):
-        raise CannotBeHad(f"Flower {OFFICIAL_VERSION} needs Python 3.10 or newer, this is {sys.version.split()[0]}")
-    venv.EnvBuilder(clear=True, with_pip=True, symlinks=True).create(directory)
-    command = [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", "-r", str(REQUIREMENTS)]
+        raise CannotBeHad(f"Flower {release.flwr} needs Python 3.10 or newer, this is {sys.version.split()[0]}")
+    venv.EnvBuilder(clear=True, with_pip=True, symlinks=True).create(release.directory)
+    flwr = f"flwr=={release.flwr}"
+    if release.relaxed:
+        pip_install(release, "--no-deps", flwr)
+        pip_install(release, *own_requirements(release), *release.requirements)
+    else:
+        pip_install(release, flwr, *release.requirements)
+    (release.directory / STAMP).write_text(release.stamp + "\n")
+
+
+def pip_install(release: Release, *arguments: str) -> None:
+    command = [str(release.directory / "bin" / "python"), "-m", "pip", "install", "--quiet", *arguments]
     try:
         done = subprocess.run(command, stdout=sys.stderr, timeout=PIP_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as late:
         raise CannotBeHad(f"pip did not finish within {PIP_TIMEOUT_S} s") from late
     if done.returncode != 0:
         raise CannotBeHad(f"pip ended with {done.returncode}; its messages are above")
-    (directory / STAMP).write_text(wanted_stamp() + "\n")
 
 
-def provision() -> Path:
+def own_requirements(release: Release) -> list[str]:
+    """What the installed Flower asks for by its own metadata, without the prescribed versions of relaxed packages."""
+    ask = "import importlib.metadata as m; print(*m.requires('flwr'), sep='\\n')"
+    python = str(release.directory / "bin" / "python")
+    told = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.splitlines()
+    # Extras are optional and not wanted here.
+    wanted = [requirement for requirement in told if "extra ==" not in requirement]
+    return [next((name for name in release.relaxed if _names(wish, name)), wish) for wish in wanted]
+
+
+def _names(requirement: str, package: str) -> bool:
+    return requirement.startswith(package) and not requirement[len(package) :][:1].isalnum()
+
+
+def provision(version: str = DEFAULT_VERSION) -> Path:
     """The ready environment's directory, built now if need be."""
-    directory = environment_dir()
-    if is_ready(directory):
-        return directory
-    with locked(cache_dir() / "flwr-1.25.lock"):
-        if not is_ready(directory):
-            build(directory)
-    return directory
+    release = releases()[version]
+    if release.is_ready:
+        return release.directory
+    with locked(cache_dir() / f"flwr-{version}.lock"):
+        if not release.is_ready:
+            build(release)
+    return release.directory
 
 
-def main() -> int:
-    try:
-        print(provision())
-    except CannotBeHad as why:
-        print(f"provision: official Flower {OFFICIAL_VERSION} cannot be had here: {why}", file=sys.stderr)
-        return CANNOT_BE_HAD
-    return 0
+def main(arguments: list[str]) -> int:
+    known = list(releases())
+    versions = known if arguments == ["--all"] else arguments or [DEFAULT_VERSION]
+    if unknown := [version for version in versions if version not in known]:
+        told = f"{VERSIONS.name} does not have {', '.join(unknown)}; it has {', '.join(known)}"
+        print(f"provision: {told}", file=sys.stderr)
+        return 1
+    result = 0
+    for version in versions:
+        try:
+            print(provision(version), flush=True)
+        except CannotBeHad as why:
+            print(f"provision: official Flower {version} cannot be had here: {why}", file=sys.stderr)
+            result = CANNOT_BE_HAD
+    return result
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

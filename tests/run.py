@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Run the pytest suites inside the provisioned environment: `tests/run.py [--optional] [pytest arguments]`.
+"""Run the pytest suites inside the environment of Flower 1.25: `tests/run.py [--optional] [pytest arguments]`.
+
+Tests that need other releases find them by themselves, and are skipped one by one where one cannot be had.
 
 Where the official packages cannot be had, nothing is run and that is said and counted as one skip; the exit code is
 then 1, or 0 with --optional (for `make test`, whose other parts do not need them).
@@ -11,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from provision import OFFICIAL_VERSION, CannotBeHad, provision  # noqa: E402
+from provision import DEFAULT_VERSION, CannotBeHad, provision  # noqa: E402
 
 
 def main(arguments: list[str]) -> int:
@@ -20,7 +22,7 @@ def main(arguments: list[str]) -> int:
     try:
         environment = provision()
     except CannotBeHad as why:
-        print(f"SKIP: official Flower {OFFICIAL_VERSION} cannot be had here: {why}")
+        print(f"SKIP: official Flower {DEFAULT_VERSION} cannot be had here: {why}")
         print("==== 0 passed, 0 failed, 1 skipped (the whole suite against official Flower) ====")
         return 0 if optional else 1
     if binary := os.environ.get("TRELLIS_BIN"):

@@ -1,11 +1,12 @@
 """The SuperLink is killed at each named point of a run and started again: the run must not notice."""
 
+import itertools
 import os
 import signal
 
 import pytest
 
-from harness.campaign import ARRAY_LENGTH, Campaign
+from harness.campaign import ARRAY_LENGTH, FLEETS, Campaign
 from harness.federation import PROCESS, SUBPROCESS
 from harness.process import wait_pid_file
 from harness.superlink import TRELLIS, crash_points
@@ -29,25 +30,24 @@ pytestmark = pytest.mark.trellis_only
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "crash_at" in metafunc.fixturenames:
         ours = metafunc.config.getoption("--superlink") == TRELLIS
-        metafunc.parametrize(("isolation", "crash_at"), list(cases()) if ours else [])
+        metafunc.parametrize(("fleet", "isolation", "crash_at"), list(cases()) if ours else [])
 
 
 def cases():
-    for isolation in (SUBPROCESS, PROCESS):
-        for point in crash_points():
-            if isolation == PROCESS and point in ONLY_WHERE_WE_LAUNCH:
-                continue
-            for visit in (1, *LATER_VISITS.get(point, ())):
-                yield isolation, f"{point}:{visit}"
+    for fleet, isolation, point in itertools.product(FLEETS, (SUBPROCESS, PROCESS), crash_points()):
+        if isolation == PROCESS and point in ONLY_WHERE_WE_LAUNCH:
+            continue
+        for visit in (1, *LATER_VISITS.get(point, ())):
+            yield fleet, isolation, f"{point}:{visit}"
 
 
 def test_there_are_enough_points():
     assert len(set(crash_points())) >= LEAST_POINTS
 
 
-def test_a_run_survives_a_crash_at(federation, reference, check_survival, pytestconfig, isolation, crash_at):
-    expected = reference(rounds=ROUNDS, length=ARRAY_LENGTH)
-    campaign = Campaign(federation(isolation=isolation), ROUNDS, pytestconfig.option.seed)
+def test_a_run_survives_a_crash_at(federation, reference, check_survival, pytestconfig, fleet, isolation, crash_at):
+    campaign = Campaign(federation(isolation=isolation, **FLEETS[fleet]), ROUNDS, pytestconfig.option.seed)
+    expected = reference(rounds=ROUNDS, length=ARRAY_LENGTH, nodes=campaign.federation.shape.nodes)
     campaign.begin(crash_at)
     run_id = campaign.submit("first")
 
@@ -57,12 +57,13 @@ def test_a_run_survives_a_crash_at(federation, reference, check_survival, pytest
     assert campaign.deaths == 1, f"a run never reaches {crash_at}"
 
 
+@pytest.mark.parametrize("fleet", ["grpc", "http"])
 def test_a_serverapp_may_repeat_its_last_push_after_everybody_has_answered(
-    federation, reference, check_survival, pytestconfig
+    federation, reference, check_survival, pytestconfig, fleet
 ):
     """The answer to its last PushObject is lost with the SuperLink; it asks again when the objects are used up."""
     expected = reference(rounds=ROUNDS, length=ARRAY_LENGTH)
-    fed = federation()
+    fed = federation(**FLEETS[fleet])
     campaign = Campaign(fed, ROUNDS, pytestconfig.option.seed)
     campaign.begin(f"object-stored:{OBJECTS_OF_A_ROUND}")
     run_id = campaign.submit("first")

@@ -1,11 +1,11 @@
 """The SuperLink is killed at random moments of several runs.
 
-`--kills` says how often in all, `--seed` repeats a session.
+`--kills` says how often for each fleet, `--seed` repeats a session.
 """
 
 import pytest
 
-from harness.campaign import ARRAY_LENGTH, Campaign
+from harness.campaign import ARRAY_LENGTH, FLEETS, Campaign
 from harness.federation import PROCESS, SUBPROCESS
 
 ROUNDS = 6
@@ -15,11 +15,12 @@ pytestmark = pytest.mark.trellis_only
 
 
 @pytest.mark.parametrize("isolation", MODES)
-def test_runs_survive_kills_at_random_moments(federation, reference, check_survival, pytestconfig, isolation):
-    expected = reference(rounds=ROUNDS, length=ARRAY_LENGTH)
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_runs_survive_kills_at_random_moments(federation, reference, check_survival, pytestconfig, fleet, isolation):
     share, rest = divmod(pytestconfig.option.kills, len(MODES))
     kills_left = share + (rest if isolation == SUBPROCESS else 0)
-    campaign = Campaign(federation(isolation=isolation), ROUNDS, pytestconfig.option.seed)
+    campaign = Campaign(federation(isolation=isolation, **FLEETS[fleet]), ROUNDS, pytestconfig.option.seed)
+    expected = reference(rounds=ROUNDS, length=ARRAY_LENGTH, nodes=campaign.federation.shape.nodes)
     campaign.begin()
 
     runs = {}

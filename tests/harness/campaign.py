@@ -9,7 +9,7 @@ import time
 
 from harness.control import RunState, tolerant
 from harness.federation import Federation
-from harness.flower_cli import FEDERATION, CommandFailed
+from harness.flower_cli import CommandFailed
 from harness.process import Process, marked_commands
 from harness.waiting import wait_for
 
@@ -21,6 +21,13 @@ RUN_LIMIT_S = 240.0
 KILL_AFTER_S = (0.05, 3.0)
 DOWN_S = (0.0, 0.4)
 LEFT_BEHIND_LIMIT_S = 10.0
+
+# What a campaign can be led with, as a federation's shape: releases of nodes, command line and ServerApps.
+FLEETS = {
+    "grpc": {"fleet": ("1.25",), "cli": "1.25", "runtime": "1.25"},
+    "http": {"fleet": ("1.42",), "cli": "1.42", "runtime": "1.42"},
+    "mixed": {"fleet": ("1.25", "1.39", "1.42"), "nodes": 3, "cli": "1.42", "runtime": "1.25"},
+}
 
 
 class Campaign:
@@ -43,7 +50,11 @@ class Campaign:
 
     def submit(self, name: str) -> int:
         """Submit a run, through a SuperLink that may die while it takes it; never twice."""
-        config = {"num_server_rounds": self.rounds, "array_length": ARRAY_LENGTH}
+        config = {
+            "num_server_rounds": self.rounds,
+            "array_length": ARRAY_LENGTH,
+            "nodes": self.federation.shape.nodes,
+        }
         run_id = None
         while run_id is None:
             try:
@@ -104,7 +115,7 @@ class Campaign:
         return state
 
     def logged(self, run_id: int) -> str:
-        return self.federation.cli.run_command("log", str(run_id), ".", FEDERATION).stdout
+        return self.federation.cli.log(run_id).stdout
 
     def left_behind(self) -> list[str]:
         """Stop the SuperLink and name what finished runs should not have left: processes, objects, a doubtful state."""

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 import grpc
-from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, ShowFederationRequest
+from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, ShowFederationRequest, StreamLogsRequest
 from flwr.proto.control_pb2_grpc import ControlStub
 
 from harness.credentials import TlsFiles
 from harness.waiting import wait_for
 
 CALL_LIMIT_S = 5.0
+LOG_LIMIT_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,18 @@ class Control:
     def federation_runs(self) -> list[int]:
         answer = self._call("ShowFederation", ShowFederationRequest(federation_name="default"))
         return [run.run_id for run in answer.federation.runs]
+
+    def logged(self, run_id: int) -> str:
+        """What the log of a run has by now; of one that still runs, without its end."""
+        text = ""
+        with self._channel() as channel:
+            try:
+                for piece in ControlStub(channel).StreamLogs(StreamLogsRequest(run_id=run_id), timeout=LOG_LIMIT_S):
+                    text += piece.log_output
+            except grpc.RpcError as error:
+                if error.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
+                    raise
+        return text
 
     def wait_nodes_online(self, count: int, limit_s: float) -> list[int]:
         def look() -> list[int] | None:

@@ -21,6 +21,11 @@ class TlsFiles:
     cert: Path
     key: Path
 
+    def server_flags(self) -> list[str]:
+        """As official servers and ours take them."""
+        files = {"--ssl-certfile": self.cert, "--ssl-keyfile": self.key, "--ssl-ca-certfile": self.ca}
+        return [word for flag, path in files.items() for word in (flag, str(path))]
+
 
 @dataclass(frozen=True)
 class NodeKey:

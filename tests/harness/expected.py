@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.federation import APPS, OFFICIAL, Federation, Shape
 from harness.workspace import Workspace
-from provision import OFFICIAL_VERSION, cache_dir
+from provision import DEFAULT_VERSION, cache_dir, releases
 
 
 def official_digest(recompute: bool = False, **run_config: object) -> str:
@@ -29,7 +29,8 @@ def _measure(run_config: dict[str, object]) -> dict:
     with tempfile.TemporaryDirectory(prefix="trellis-official-") as directory:
         workspace = Workspace(Path(directory))
         try:
-            federation = Federation(workspace, Shape(kind=OFFICIAL)).start()
+            nodes = int(run_config.get("nodes", Shape.nodes))
+            federation = Federation(workspace, Shape(kind=OFFICIAL, nodes=nodes)).start()
             run_id = federation.cli.submit(result_path=federation.result_path(), **run_config)
             state = federation.wait_finished(run_id)
             assert state.status == "finished:completed", f"the official SuperLink itself failed: {state}"
@@ -39,7 +40,7 @@ def _measure(run_config: dict[str, object]) -> dict:
 
 
 def _key(run_config: dict[str, object]) -> str:
-    sha = hashlib.sha256(f"{OFFICIAL_VERSION} {sorted(run_config.items())}".encode())
+    sha = hashlib.sha256(f"{releases()[DEFAULT_VERSION].flwr} {sorted(run_config.items())}".encode())
     app = APPS / "numpy_fedavg"
     for path in sorted([*app.rglob("*.py"), *app.rglob("*.toml")]):
         sha.update(path.relative_to(app).as_posix().encode() + b"\0" + path.read_bytes())

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from harness.control import RunState, tolerant
 from harness.credentials import NodeKey, make_node_key, make_tls
-from harness.flower_cli import FEDERATION, FlwrCli
+from harness.flower_cli import FlwrCli
 from harness.process import Process
+from harness.release import DEFAULT, flower
 from harness.superlink import OFFICIAL, PROCESS, SUBPROCESS, TRELLIS, LinkOptions, Superlink
 from harness.supernode import Supernode, start_superexec
 from harness.waiting import wait_for
@@ -24,13 +25,28 @@ __all__ = ["OFFICIAL", "PLAIN", "PROCESS", "SUBPROCESS", "TLS", "TLS_AUTH", "TRE
 
 @dataclass(frozen=True)
 class Shape:
-    """Which kind of federation a test wants."""
+    """Which kind of federation a test wants.
+
+    Releases by their minor version: of the nodes (in turn), of the command line, of what runs ServerApps, and of the
+    SuperLink where it is an official one.
+    """
 
     kind: str = TRELLIS
     isolation: str = SUBPROCESS
     security: str = PLAIN
     nodes: int = 2
     app: str = "numpy_fedavg"
+    # Which of the faulty app's ServerApps, by its module.
+    serverapp: str = ""
+    fleet: tuple[str, ...] = (DEFAULT,)
+    cli: str = DEFAULT
+    runtime: str = DEFAULT
+    official: str = DEFAULT
+    # Further flags of the SuperLink.
+    link_flags: tuple[str, ...] = ()
+
+    def node_version(self, partition: int) -> str:
+        return self.fleet[partition % len(self.fleet)]
 
 
 @dataclass
@@ -41,12 +57,31 @@ class Federation:
     shape: Shape
     nodes: list[Supernode] = field(default_factory=list)
     superexec: Process | None = None
+    _command_lines: dict[str, FlwrCli] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for version in {*self.shape.fleet, self.shape.cli, self.shape.runtime, self.shape.official}:
+            flower(version)
         tls = None if self.shape.security == PLAIN else make_tls(self.workspace.root / "tls")
         auth = self.shape.security == TLS_AUTH
-        self.superlink = Superlink(self.workspace, LinkOptions(self.shape.kind, self.shape.isolation, tls, auth))
-        self.cli = FlwrCli(self.workspace, self.workspace.copy_app(APPS / self.shape.app), self.superlink)
+        runtime = self.shape.official if self.shape.kind == OFFICIAL else self.shape.runtime
+        flags = self.shape.link_flags
+        options = LinkOptions(self.shape.kind, self.shape.isolation, tls, auth, runtime, self.shape.official, flags)
+        self.superlink = Superlink(self.workspace, options)
+        self.cli = self.cli_of(self.shape.cli)
+
+    def cli_of(self, version: str) -> FlwrCli:
+        """The command line of some release, with a copy of the app of its own."""
+        if version not in self._command_lines:
+            self._command_lines[version] = self._make_cli(version)
+        return self._command_lines[version]
+
+    def _make_cli(self, version: str) -> FlwrCli:
+        app = self.workspace.copy_app(APPS / self.shape.app, f"{self.shape.app}-{version}")
+        if self.shape.serverapp:
+            config = app / "pyproject.toml"
+            config.write_text(config.read_text().replace("faulty.completes:app", f"faulty.{self.shape.serverapp}:app"))
+        return FlwrCli(self.workspace, app, self.superlink, version=version)
 
     def start(self) -> "Federation":
         self.superlink.start()
@@ -59,7 +94,8 @@ class Federation:
         if self.shape.isolation == PROCESS:
             self.superexec = start_superexec(self.workspace, self.superlink)
         for partition in range(self.shape.nodes):
-            node = Supernode(self.workspace, self.superlink, partition, self.shape.nodes, self._key(partition))
+            version, key = self.shape.node_version(partition), self._key(partition)
+            node = Supernode(self.workspace, self.superlink, partition, self.shape.nodes, key, version)
             self.nodes.append(node.start())
 
     def result_path(self, name: str = "result") -> Path:
@@ -89,5 +125,5 @@ class Federation:
         if self.shape.security != TLS_AUTH:
             return None
         key = make_node_key(self.workspace.root / "keys", f"node-{partition}")
-        self.cli.json("supernode", "register", str(key.public), ".", FEDERATION)
+        self.cli.json("supernode", "register", str(key.public), *self.cli.here)
         return key

@@ -1,4 +1,4 @@
-"""The official `flwr` command, told by an app's pyproject.toml where the SuperLink is."""
+"""The official `flwr` command of any release, told where the SuperLink is in the way that release wants."""
 
 import json
 import subprocess
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.process import Process
+from harness.release import DEFAULT, Flower, flower
 from harness.superlink import Superlink
-from harness.workspace import Workspace, official_bin
+from harness.workspace import Workspace
 
 FEDERATION = "tested"
 COMMAND_LIMIT_S = 60.0
@@ -31,20 +32,37 @@ class Answer:
 
 
 class FlwrCli:
-    """Runs `flwr` in a copy of an app that names the SuperLink as its only federation."""
+    """Runs `flwr` in a copy of an app, with the SuperLink as the only one it knows.
 
-    def __init__(self, workspace: Workspace, app: Path, superlink: Superlink, account_auth: bool = False):
+    `here` are the words after a command that name the SuperLink.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        app: Path,
+        superlink: Superlink,
+        account_auth: bool = False,
+        version: str = DEFAULT,
+    ):
         self.app = app
+        self.release = flower(version)
+        self.here = (FEDERATION,) if self.release.cli_reads_home else (".", FEDERATION)
+        self._home = f"cli-{version}"
         self._workspace = workspace
-        with (app / "pyproject.toml").open("a") as config:
-            config.write("\n".join(_federation_table(superlink, account_auth)))
+        config = app / "pyproject.toml"
+        if self.release.cli_reads_home:
+            config = workspace.home(self._home) / "config.toml"
+            config.parent.mkdir(parents=True, exist_ok=True)
+        with config.open("a") as file:
+            file.write("\n".join(_connection_table(self.release, superlink, account_auth)))
 
     def run_command(self, *words: str, limit_s: float = COMMAND_LIMIT_S) -> Answer:
         """`flwr WORDS` with the app directory as working directory."""
         done = subprocess.run(
-            [str(official_bin() / "flwr"), *words],
+            [self.release.command("flwr"), *words],
             cwd=self.app,
-            env=self._workspace.env(),
+            env=self._workspace.env(self.release, self._home),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -53,14 +71,14 @@ class FlwrCli:
         )
         return Answer(done.returncode, done.stdout, done.stderr)
 
-    def json(self, *words: str) -> dict:
-        """The JSON a command prints; `success: false` in it is an error."""
+    def json(self, *words: str) -> dict | list:
+        """The JSON a command prints, of some a list; `success: false` in it is an error, and some do not say."""
         answer = self.run_command(*words, "--format", "json")
         try:
             parsed = json.loads(answer.stdout)
         except json.JSONDecodeError:
             raise CommandFailed(f"flwr {' '.join(words)} printed no JSON:\n{answer.text}") from None
-        if not parsed.get("success"):
+        if isinstance(parsed, dict) and not parsed.get("success", True):
             raise CommandFailed(f"flwr {' '.join(words)}: {parsed}")
         return parsed
 
@@ -70,18 +88,47 @@ class FlwrCli:
 
     def follow(self, **run_config: object) -> Process:
         """`flwr run --stream` in the background, its output in a log."""
-        argv = [str(official_bin() / "flwr"), "run", ".", FEDERATION, "--stream", *_overrides(run_config)]
+        argv = [self.release.command("flwr"), "run", ".", FEDERATION, "--stream", *_overrides(run_config)]
         name = f"flwr-run-{len(self._workspace.processes)}"
-        process = Process(name, argv, self._workspace.logs / f"{name}.log", self._workspace.env(), cwd=self.app)
-        self._workspace.processes.append(process)
-        return process
+        return self._workspace.start(name, argv, self._workspace.env(self.release, self._home), cwd=self.app)
 
     def log(self, run_id: int) -> Answer:
-        return self.run_command("log", str(run_id), ".", FEDERATION)
+        return self.run_command("log", str(run_id), *self.here)
+
+    def runs(self) -> dict[int, str]:
+        """`flwr ls`: run id to status."""
+        return {int(run["run-id"]): run["status"] for run in self.json("ls", *self.here)["runs"]}
+
+    def stop(self, run_id: int) -> None:
+        self.json("stop", str(run_id), *self.here)
+
+    def nodes(self) -> dict[int, str]:
+        """`flwr supernode list`: node id to status."""
+        return {int(node["node-id"]): node["status"] for node in self.json("supernode", "list", *self.here)["nodes"]}
+
+    def federations(self) -> list[str]:
+        """`flwr federation list`: their names."""
+        printed = self.json("federation", "list", *self.here)
+        listed = printed["federations"] if isinstance(printed, dict) else printed
+        return [federation.get("id") or federation["name"] for federation in listed]
+
+    def federation(self, name: str) -> tuple[dict[int, str], dict[int, str]]:
+        """What a federation has, by `federation show` or what took its place: status of nodes and of runs by id."""
+        if self.release.cli_shows_federations:
+            _, nodes, runs = self.json("federation", "show", *self.here)
+        else:
+            shown = self.json("federation", "list", "--federation", name, *self.here)["federation"]
+            nodes, runs = shown["nodes"], shown["runs"]
+        return _statuses(nodes, "node_id"), _statuses(runs, "run_id")
 
 
-def _federation_table(superlink: Superlink, account_auth: bool) -> list[str]:
-    lines = ["", f"[tool.flwr.federations.{FEDERATION}]", f'address = "{superlink.control_address}"']
+def _statuses(things: list[dict], key: str) -> dict[int, str]:
+    return {int(thing[key]): thing["status"] for thing in things}
+
+
+def _connection_table(release: Flower, superlink: Superlink, account_auth: bool) -> list[str]:
+    table = "superlink" if release.cli_reads_home else "tool.flwr.federations"
+    lines = ["", f"[{table}.{FEDERATION}]", f'address = "{superlink.control_for(release)}"']
     tls = superlink.options.tls
     lines.append("insecure = true" if tls is None else f'root-certificates = "{tls.ca}"')
     if account_auth:

@@ -10,10 +10,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from harness.control import Control
 from harness.credentials import TlsFiles
-from harness.ports import free_address
+from harness.ports import HOST, free_address, free_port
 from harness.process import Process, tail
+from harness.release import DEFAULT, HTTP, Flower, flower
 from harness.waiting import NotInTime, wait_for
-from harness.workspace import Workspace, official_bin, trellis_binary
+from harness.workspace import Workspace, trellis_binary
 
 OFFICIAL, TRELLIS = "official", "trellis"
 SUBPROCESS, PROCESS = "subprocess", "process"
@@ -30,6 +31,11 @@ class LinkOptions:
     isolation: str = SUBPROCESS
     tls: TlsFiles | None = None
     supernode_auth: bool = False
+    # The release that runs ServerApps, and that of the SuperLink itself where it is an official one.
+    runtime: str = DEFAULT
+    official: str = DEFAULT
+    # Further flags, of ours or of the official one.
+    flags: tuple[str, ...] = ()
 
 
 class Superlink:
@@ -41,6 +47,7 @@ class Superlink:
         self.fleet_address = free_address()
         self.serverappio_address = free_address()
         self.health_address = free_address()
+        self.http_port = free_port()
         self.control = Control(self.control_address, options.tls)
         self._workspace = workspace
         self._process: Process | None = None
@@ -54,6 +61,21 @@ class Superlink:
     def state_dir(self) -> Path:
         return self._workspace.root / "superlink-state"
 
+    @property
+    def http_address(self) -> str:
+        """Of the one port for everything that speaks HTTP."""
+        return f"{HOST}:{self.http_port}"
+
+    def control_for(self, release: Flower) -> str:
+        """The address for a command line of some release."""
+        return self.http_address if release.cli_transport == HTTP else self.control_address
+
+    def fleet_for(self, release: Flower) -> str:
+        return self.http_address if release.fleet_transport == HTTP else self.fleet_address
+
+    def runtime_for(self, release: Flower) -> str:
+        return self.http_address if release.runtime_transport == HTTP else self.serverappio_address
+
     def start(self) -> "Superlink":
         """Start and wait until it serves."""
         self.launch()
@@ -66,7 +88,11 @@ class Superlink:
     def launch(self, crash_at: str | None = None) -> None:
         """Start it, armed to kill itself at a crash point if one is named, and wait for nothing."""
         extra = {"TRELLIS_CRASH_AT": crash_at} if crash_at else {}
-        self._process = self._workspace.start("superlink", self._argv(), **extra)
+        if self.options.kind == OFFICIAL:
+            # Newer ones speak gRPC only when asked to.
+            extra |= {"FLWR_INTERNAL_GRPC_CONTROL_API": "1", "FLWR_INTERNAL_GRPC_FLEET_API": "1"}
+        env = self._workspace.env(flower(self.options.runtime), **extra)
+        self._process = self._workspace.start("superlink", self._argv(), env)
 
     def settle(self, limit_s: float = SERVING_LIMIT_S) -> bool:
         """Wait until it serves or is dead; whether it serves."""
@@ -103,43 +129,44 @@ class Superlink:
         return sorted(path for path in (self.state_dir / "objects").rglob("*") if path.is_file())
 
     def _argv(self) -> list[str]:
-        return [*self._program(), *self._addresses(), *self._security(), "--isolation", self.options.isolation]
+        mode = ["--isolation", self.options.isolation, *self.options.flags]
+        return [*self._program(), *self._addresses(), *self._security(), *mode]
 
     def _program(self) -> Iterable[str]:
         if self.options.kind == OFFICIAL:
             self.state_dir.mkdir(exist_ok=True)
-            database, storage = self.state_dir / "state.db", self.state_dir / "ffs"
-            return [
-                str(official_bin() / "flower-superlink"),
-                "--database",
-                str(database),
-                "--storage-dir",
-                str(storage),
-            ]
-        python = str(official_bin() / "python")
+            return official_program(flower(self.options.official), self.state_dir)
+        python = flower(self.options.runtime).command("python")
         return [str(trellis_binary()), "superlink", "--state-dir", str(self.state_dir), "--python", python]
 
     def _addresses(self) -> Iterable[str]:
+        ours = self.options.kind == TRELLIS
+        one_port = flower(self.options.official).superlink_has_one_port
         yield from ("--control-api-address", self.control_address)
         yield from ("--fleet-api-address", self.fleet_address)
-        yield from ("--serverappio-api-address", self.serverappio_address)
         yield from ("--health-server-address", self.health_address)
+        if ours or not one_port:
+            yield from ("--serverappio-api-address", self.serverappio_address)
+        if ours or one_port:
+            yield from ("--host", HOST, "--port", str(self.http_port))
 
     def _security(self) -> Iterable[str]:
         tls = self.options.tls
         if tls is None:
             yield "--insecure"
         else:
-            yield from (
-                "--ssl-certfile",
-                str(tls.cert),
-                "--ssl-keyfile",
-                str(tls.key),
-                "--ssl-ca-certfile",
-                str(tls.ca),
-            )
+            yield from tls.server_flags()
         if self.options.supernode_auth:
             yield "--enable-supernode-auth"
+
+
+def official_program(release: Flower, state_dir: Path) -> list[str]:
+    program = [release.command("flower-superlink"), "--database", str(state_dir / "state.db")]
+    if release.superlink_keeps_files:
+        program += ["--storage-dir", str(state_dir / "ffs")]
+    if release.superlink_installs_packages:
+        program.append("--disable-runtime-dependency-installation")
+    return program
 
 
 def crash_points() -> list[str]:

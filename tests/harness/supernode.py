@@ -3,25 +3,28 @@
 from dataclasses import dataclass
 
 from harness.credentials import NodeKey
-from harness.ports import free_address
+from harness.ports import HOST, free_address, free_port
 from harness.process import Process
+from harness.release import DEFAULT, HTTP, Flower, flower
 from harness.superlink import Superlink
-from harness.workspace import Workspace, official_bin
+from harness.workspace import Workspace
 
 CONNECT_LIMIT_S = 60.0
 
 
 @dataclass
 class Supernode:
-    """One node: its partition, its key if it has one, and the process that runs it now."""
+    """One node: its partition, its key if it has one, its release, and the process that runs it now."""
 
     workspace: Workspace
     superlink: Superlink
     partition: int
     partitions: int
     key: NodeKey | None = None
+    version: str = DEFAULT
 
     def __post_init__(self) -> None:
+        self._release = flower(self.version)
         self._process: Process | None = None
 
     @property
@@ -34,7 +37,8 @@ class Supernode:
         return self._process
 
     def start(self) -> "Supernode":
-        self._process = self.workspace.start(self.name, list(self._argv()))
+        env = self.workspace.env(self._release, home=self.name)
+        self._process = self.workspace.start(self.name, list(self._argv()), env)
         return self
 
     def wait_connected(self) -> int:
@@ -47,17 +51,34 @@ class Supernode:
         self.process.wait_line("Starting Flower SuperExec", CONNECT_LIMIT_S)
 
     def _argv(self):
-        yield str(official_bin() / "flower-supernode")
-        yield from ("--superlink", self.superlink.fleet_address)
-        yield from ("--clientappio-api-address", free_address())
+        yield self._release.command("flower-supernode")
+        yield from ("--superlink", self.superlink.fleet_for(self._release))
+        if self._release.node_has_one_port:
+            yield from ("--host", HOST, "--port", str(free_port()))
+        else:
+            yield from ("--clientappio-api-address", free_address())
         yield from ("--node-config", f"partition-id={self.partition} num-partitions={self.partitions}")
         tls = self.superlink.options.tls
         yield from ("--insecure",) if tls is None else ("--root-certificates", str(tls.ca))
+        if tls is not None and self._release.node_wants_certificate:
+            yield from tls.server_flags()
         if self.key is not None:
             yield from ("--auth-supernode-private-key", str(self.key.private))
 
 
 def start_superexec(workspace: Workspace, superlink: Superlink) -> Process:
     """The separate launcher of ServerApps that `--isolation process` expects an operator to run."""
-    argv = [str(official_bin() / "flower-superexec"), "--insecure", "--plugin-type", "serverapp"]
-    return workspace.start("superexec", [*argv, "--appio-api-address", superlink.serverappio_address])
+    release = flower(superlink.options.runtime)
+    argv = [release.command("flower-superexec"), *_superexec_security(release, superlink)]
+    argv += [release.superexec_address_flag, superlink.runtime_for(release)]
+    if release.superexec_has_plugins:
+        argv += ["--plugin-type", "serverapp"]
+    return workspace.start("superexec", argv, workspace.env(release, home="superexec"))
+
+
+def _superexec_security(release: Flower, superlink: Superlink) -> list[str]:
+    tls = superlink.options.tls
+    # The gRPC port of apps is for the same machine and has no TLS.
+    if tls is None or release.runtime_transport != HTTP:
+        return ["--insecure"]
+    return ["--root-certificates", str(tls.ca)]

@@ -2,22 +2,17 @@
 
 import os
 import shutil
-import sys
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.process import MARK, Process, kill_marked
+from harness.release import Flower, flower
 
 TESTS = Path(__file__).resolve().parent.parent
 REPOSITORY = TESTS.parent
 # Settings of the caller that would change what Flower does.
 DROPPED = ("FLWR_", "TRELLIS_", "GRPC_", "XDG_DATA_HOME")
-
-
-def official_bin() -> Path:
-    """The directory with the official commands: that of the interpreter running this."""
-    return Path(sys.prefix) / "bin"
 
 
 def trellis_binary() -> Path:
@@ -41,12 +36,18 @@ class Workspace:
     def logs(self) -> Path:
         return self.root / "logs"
 
-    def env(self, **extra: str) -> dict[str, str]:
+    def home(self, of: str = "") -> Path:
+        """A FLWR_HOME: that of the SuperLink, or of another part, which would be on another machine."""
+        return self.root / "-".join(filter(None, ["flwr-home", of]))
+
+    def env(self, release: Flower | None = None, home: str = "", **extra: str) -> dict[str, str]:
+        """For a process of some release, which finds further commands of that release by PATH."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
         kept |= {
-            "PATH": f"{official_bin()}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-            "FLWR_HOME": str(self.root / "flwr-home"),
+            "PATH": f"{(release or flower()).bin}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            "FLWR_HOME": str(self.home(home)),
             "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PYTHONUNBUFFERED": "1",
             "NO_COLOR": "1",
             # Wide, so that tables of the command line are not wrapped and compare as text.
@@ -55,8 +56,8 @@ class Workspace:
         }
         return kept | extra
 
-    def start(self, name: str, argv: list[str], **extra_env: str) -> Process:
-        process = Process(name, argv, self.logs / f"{name}.log", self.env(**extra_env), cwd=self.root)
+    def start(self, name: str, argv: list[str], env: dict[str, str] | None = None, cwd: Path | None = None) -> Process:
+        process = Process(name, argv, self.logs / f"{name}.log", env or self.env(), cwd or self.root)
         self.processes.append(process)
         return process
 

@@ -1,10 +1,21 @@
 """Fixtures of the interop suite."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from harness.federation import Federation
+from harness.matrix import Record
+
+
+@pytest.fixture(scope="session")
+def record(pytestconfig: pytest.Config) -> Iterator[Record]:
+    """How official releases got on with the SuperLink; written where `--matrix` says."""
+    kept = Record()
+    yield kept
+    if path := pytestconfig.getoption("--matrix"):
+        kept.write(Path(path))
 
 
 @pytest.fixture
@@ -12,9 +23,6 @@ def nodeless(federation) -> Callable[..., Federation]:
     """Makes a federation without SuperNodes for one of the faulty app's ServerApps, named by its module."""
 
     def make(serverapp: str = "completes", **wanted: object) -> Federation:
-        made = federation(app="faulty", nodes=0, **wanted)
-        config = made.cli.app / "pyproject.toml"
-        config.write_text(config.read_text().replace("faulty.completes:app", f"faulty.{serverapp}:app"))
-        return made
+        return federation(app="faulty", serverapp=serverapp, nodes=0, **wanted)
 
     return make

@@ -111,7 +111,7 @@ def said(workspace, kind):
     run_id = str(fed.cli.submit())
     fed.wait_finished(int(run_id))
     key = make_node_key(workspace.root / "keys", "spare")
-    login_app = workspace.copy_app(workspace.root / "apps" / "faulty", "login")
+    login_app = workspace.copy_app(fed.cli.app, "login")
     pyproject = login_app / "pyproject.toml"
     pyproject.write_text(pyproject.read_text().partition("[tool.flwr.federations")[0])
     login = FlwrCli(workspace, login_app, fed.superlink, account_auth=True)

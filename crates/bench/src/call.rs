@@ -1,16 +1,51 @@
-//! One call as an official client makes it: UNAVAILABLE is tried again for ever, anything else is the end of it.
+//! Calls as an official client makes them: what is transient is tried again for ever, anything else is the end of it.
 
 use std::collections::BTreeMap;
-use std::error::Error;
+use std::fmt;
 use std::future::Future;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
-use tonic::{Code, Status};
+use http::HeaderMap;
+use prost::Message;
 
+use crate::identity::Identity;
+use crate::line::Line;
 use crate::pacing::{Backoff, Jitter};
+use crate::rpc::Rpc;
 
 const ERROR_TEXT_CHARS: usize = 100;
+
+/// Why a call failed, and what an official client would do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// Whether it would try again.
+    again: bool,
+    text: String,
+}
+
+impl CallError {
+    /// A transient failure: UNAVAILABLE, 503, a broken connection.
+    pub fn again(text: impl Into<String>) -> Self {
+        Self { again: true, text: text.into() }
+    }
+
+    pub fn end(text: impl Into<String>) -> Self {
+        Self { again: false, text: text.into() }
+    }
+
+    pub fn is_transient(&self) -> bool {
+        self.again
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for CallError {}
 
 /// Counts over all callers of one measurement.
 #[derive(Default)]
@@ -30,9 +65,9 @@ impl Tally {
         self.failed.load(Ordering::Relaxed)
     }
 
-    pub fn fail(&self, status: &Status) {
+    pub fn fail(&self, error: &CallError) {
         self.failed.fetch_add(1, Ordering::Relaxed);
-        self.note(status);
+        self.note(error);
     }
 
     /// Forgets what came before: the measuring starts now.
@@ -50,15 +85,14 @@ impl Tally {
         list
     }
 
-    fn note(&self, status: &Status) {
-        let text: String = status.message().chars().take(ERROR_TEXT_CHARS).collect();
-        let key = format!("{:?}: {text}", status.code());
-        *self.errors.lock().expect("no panic while counting").entry(key).or_default() += 1;
+    fn note(&self, error: &CallError) {
+        let text: String = error.text.chars().take(ERROR_TEXT_CHARS).collect();
+        *self.errors.lock().expect("no panic while counting").entry(text).or_default() += 1;
     }
 
-    fn retried(&self, status: &Status) {
+    fn retried(&self, error: &CallError) {
         self.retries.fetch_add(1, Ordering::Relaxed);
-        self.note(status);
+        self.note(error);
     }
 
     pub fn jitter(&self) -> Jitter {
@@ -66,30 +100,71 @@ impl Tally {
     }
 }
 
-/// Makes the call until it succeeds or fails for good.
-pub async fn persistently<T, F>(tally: &Tally, mut call: impl FnMut() -> F) -> Result<T, Status>
+/// What is shown to the server with every call.
+pub enum Credentials {
+    /// A node's signature.
+    Signed(Identity),
+    /// The same headers for every call: a token, or nothing but what the client is.
+    Fixed(HeaderMap),
+}
+
+/// Somebody who calls a server: the line, what is shown on it, and where it is counted.
+pub struct Caller {
+    line: Line,
+    credentials: Credentials,
+    tally: Arc<Tally>,
+}
+
+impl Caller {
+    pub fn new(line: Line, credentials: Credentials, tally: Arc<Tally>) -> Self {
+        Self { line, credentials, tally }
+    }
+
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// Makes the call once and counts nothing.
+    pub async fn once<Q, A>(&self, rpc: &Rpc<Q, A>, request: &Q) -> Result<A, CallError>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        let headers = match &self.credentials {
+            Credentials::Signed(identity) => identity.headers(),
+            Credentials::Fixed(headers) => headers.clone(),
+        };
+        self.line.call(rpc, headers, request).await
+    }
+
+    /// Makes the call until it succeeds or fails for good.
+    pub async fn insist<Q, A>(&self, rpc: &Rpc<Q, A>, request: &Q) -> Result<A, CallError>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        persistently(&self.tally, || self.once(rpc, request)).await
+    }
+}
+
+async fn persistently<T, F>(tally: &Tally, mut call: impl FnMut() -> F) -> Result<T, CallError>
 where
-    F: Future<Output = Result<tonic::Response<T>, Status>>,
+    F: Future<Output = Result<T, CallError>>,
 {
     let mut backoff = Backoff::default();
     loop {
         match call().await {
-            Ok(response) => return Ok(response.into_inner()),
-            Err(status) if is_unavailable(&status) => {
-                tally.retried(&status);
+            Ok(answer) => return Ok(answer),
+            Err(error) if error.is_transient() => {
+                tally.retried(&error);
                 tokio::time::sleep(backoff.after_unavailable(&mut tally.jitter())).await;
             }
-            Err(status) => {
-                tally.fail(&status);
-                return Err(status);
+            Err(error) => {
+                tally.fail(&error);
+                return Err(error);
             }
         }
     }
-}
-
-/// A broken connection is UNAVAILABLE to official clients; here it is UNKNOWN with a local cause.
-fn is_unavailable(status: &Status) -> bool {
-    status.code() == Code::Unavailable || (status.code() == Code::Unknown && status.source().is_some())
 }
 
 #[cfg(test)]
@@ -97,27 +172,20 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn unavailable_is_retried_and_counted() {
+    async fn transient_errors_are_retried_and_counted() {
         let tally = Tally::default();
-        let mut answers =
-            vec![Ok(tonic::Response::new(7)), Err(Status::unavailable("busy")), Err(Status::unavailable("busy"))];
+        let mut answers = vec![Ok(7), Err(CallError::again("busy")), Err(CallError::again("busy"))];
         let got = persistently(&tally, || std::future::ready(answers.pop().unwrap())).await;
         assert_eq!(got.unwrap(), 7);
         assert_eq!((tally.retries(), tally.failed()), (2, 0));
-        assert_eq!(tally.errors(), [("Unavailable: busy".to_owned(), 2)]);
+        assert_eq!(tally.errors(), [("busy".to_owned(), 2)]);
     }
 
     #[tokio::test]
     async fn anything_else_fails_at_once() {
         let tally = Tally::default();
-        let got = persistently::<(), _>(&tally, || std::future::ready(Err(Status::cancelled("shed")))).await;
-        assert_eq!(got.unwrap_err().code(), Code::Cancelled);
+        let got = persistently::<(), _>(&tally, || std::future::ready(Err(CallError::end("shed")))).await;
+        assert_eq!(got.unwrap_err(), CallError::end("shed"));
         assert_eq!((tally.retries(), tally.failed()), (0, 1));
-    }
-
-    #[test]
-    fn unknown_from_the_server_is_final() {
-        assert!(!is_unavailable(&Status::unknown("Exception calling application")));
-        assert!(is_unavailable(&Status::unavailable("")));
     }
 }

@@ -1,16 +1,14 @@
 //! Many simulated nodes: joining in an orderly way, then heartbeats and polls at the official pace.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tonic::Status;
-use tonic::transport::Endpoint;
 
 use crate::Failure;
-use crate::call::Tally;
+use crate::call::{CallError, Tally};
 use crate::node::{Delivery, SimNode};
 use crate::pacing::{Backoff, Jitter, POLL_PAUSE};
 use crate::stats::Samples;
@@ -18,19 +16,25 @@ use crate::superlink::Addresses;
 
 const JOINING_AT_ONCE: usize = 16;
 const JOIN_TRIES: usize = 5;
+/// Nodes with the same address. Each has up to two connections over HTTP, and leaves one behind for a minute every time
+/// it drops one; all from one address, a large fleet would run out of ports.
+const NODES_PER_ADDRESS: usize = 500;
 
 /// Connects and registers `count` nodes, a few at a time.
 pub async fn join(addresses: &Addresses, count: usize, tally: &Arc<Tally>) -> Result<Vec<Arc<SimNode>>, Failure> {
     let started = Arc::new(AtomicUsize::new(0));
     let mut workers = JoinSet::new();
     for _ in 0..JOINING_AT_ONCE.min(count) {
-        let (endpoint, tally, started) = (addresses.fleet(), tally.clone(), started.clone());
+        let (addresses, tally, started) = (addresses.clone(), tally.clone(), started.clone());
         workers.spawn(async move {
             let mut nodes = Vec::new();
-            while started.fetch_add(1, Ordering::Relaxed) < count {
-                nodes.push(Arc::new(join_one(&endpoint, &tally).await?));
+            loop {
+                let index = started.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    return Ok::<_, CallError>(nodes);
+                }
+                nodes.push(Arc::new(join_one(&addresses, home(index), &tally).await?));
             }
-            Ok::<_, Status>(nodes)
         });
     }
     let mut nodes = Vec::with_capacity(count);
@@ -40,12 +44,18 @@ pub async fn join(addresses: &Addresses, count: usize, tally: &Arc<Tally>) -> Re
     Ok(nodes)
 }
 
+/// The address of this machine that a node has for its own: 127.0.1.0, 127.0.1.1 and so on.
+fn home(index: usize) -> Ipv4Addr {
+    let [high, low] = u16::try_from(index / NODES_PER_ADDRESS).unwrap_or(u16::MAX).saturating_add(0x100).to_be_bytes();
+    Ipv4Addr::new(127, 0, high, low)
+}
+
 /// A busy server may drop a connection or refuse a registration; whoever runs a real SuperNode starts it again.
-async fn join_one(endpoint: &Endpoint, tally: &Arc<Tally>) -> Result<SimNode, Status> {
+async fn join_one(addresses: &Addresses, home: Ipv4Addr, tally: &Arc<Tally>) -> Result<SimNode, CallError> {
     let mut backoff = Backoff::default();
     let mut tries = 1;
     loop {
-        match SimNode::join(endpoint, tally.clone()).await {
+        match SimNode::join(addresses, home, tally.clone()).await {
             Err(_) if tries < JOIN_TRIES => {
                 tries += 1;
                 tokio::time::sleep(backoff.after_unavailable(&mut tally.jitter())).await;
@@ -97,5 +107,18 @@ pub async fn wait_for_message(node: &SimNode, pulse: &Pulse) -> Delivery {
         }
         // An official SuperNode dies of an error here and is started again; a pause stands for that.
         tokio::time::sleep(POLL_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_fleets_have_many_addresses() {
+        assert_eq!(home(0), home(NODES_PER_ADDRESS - 1));
+        assert_eq!(home(0), Ipv4Addr::new(127, 0, 1, 0));
+        assert_eq!(home(256 * NODES_PER_ADDRESS), Ipv4Addr::new(127, 0, 2, 0));
+        assert!(home(usize::MAX).is_loopback());
     }
 }

@@ -10,14 +10,18 @@ use aws_lc_rs::signature::{ECDSA_P384_SHA384_ASN1_SIGNING, EcdsaKeyPair, KeyPair
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use jiff::Timestamp;
-use tonic::metadata::{AsciiMetadataValue, BinaryMetadataValue, MetadataMap};
+use tonic::metadata::{BinaryMetadataValue, MetadataMap};
+
+use crate::line::Transport;
 
 /// A server takes a signature for about 305 s; signing once and using it for a while keeps the cost of signing,
 /// which real nodes carry on their own machines, away from the server under test.
 const SIGNATURE_LIFE: Duration = Duration::from_secs(120);
 
 pub struct Identity {
+    transport: Transport,
     key: EcdsaKeyPair,
     public_key_pem: Bytes,
     signed: Mutex<Signed>,
@@ -25,16 +29,16 @@ pub struct Identity {
 
 struct Signed {
     at: Instant,
-    headers: MetadataMap,
+    headers: HeaderMap,
 }
 
 impl Identity {
-    pub fn generate() -> Result<Self, Unspecified> {
+    pub fn generate(transport: Transport) -> Result<Self, Unspecified> {
         let key = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_ASN1_SIGNING)?;
         let der: PublicKeyX509Der = key.public_key().as_der()?;
         let public_key_pem = Bytes::from(pem(der.as_ref()));
-        let signed = Mutex::new(sign_headers(&key, &public_key_pem)?);
-        Ok(Self { key, public_key_pem, signed })
+        let signed = Mutex::new(sign_headers(transport, &key, &public_key_pem)?);
+        Ok(Self { transport, key, public_key_pem, signed })
     }
 
     pub fn public_key_pem(&self) -> Bytes {
@@ -42,10 +46,10 @@ impl Identity {
     }
 
     /// Headers with a signature that is fresh enough.
-    pub fn headers(&self) -> MetadataMap {
+    pub fn headers(&self) -> HeaderMap {
         let mut signed = self.signed.lock().expect("no panic while signing");
         if signed.at.elapsed() > SIGNATURE_LIFE
-            && let Ok(fresh) = sign_headers(&self.key, &self.public_key_pem)
+            && let Ok(fresh) = sign_headers(self.transport, &self.key, &self.public_key_pem)
         {
             *signed = fresh;
         }
@@ -53,13 +57,24 @@ impl Identity {
     }
 }
 
-fn sign_headers(key: &EcdsaKeyPair, public_key_pem: &[u8]) -> Result<Signed, Unspecified> {
+fn sign_headers(transport: Transport, key: &EcdsaKeyPair, public_key_pem: &[u8]) -> Result<Signed, Unspecified> {
     let timestamp = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6f+00:00").to_string();
     let signature = sign(key, timestamp.as_bytes())?;
-    let mut headers = MetadataMap::new();
-    headers.insert_bin("flwr-public-key-bin", BinaryMetadataValue::from_bytes(public_key_pem));
-    headers.insert_bin("flwr-signature-bin", BinaryMetadataValue::from_bytes(signature.as_ref()));
-    headers.insert("flwr-timestamp", AsciiMetadataValue::try_from(timestamp).map_err(|_| Unspecified)?);
+    let mut headers = transport.announcement("SuperNode");
+    headers.insert("flwr-timestamp", HeaderValue::try_from(timestamp).map_err(|_| Unspecified)?);
+    match transport {
+        Transport::Grpc => {
+            let mut metadata = MetadataMap::from_headers(headers);
+            metadata.insert_bin("flwr-public-key-bin", BinaryMetadataValue::from_bytes(public_key_pem));
+            metadata.insert_bin("flwr-signature-bin", BinaryMetadataValue::from_bytes(signature.as_ref()));
+            headers = metadata.into_headers();
+        }
+        Transport::Http => {
+            let value = |bytes: &[u8]| HeaderValue::try_from(STANDARD.encode(bytes)).map_err(|_| Unspecified);
+            headers.insert("flwr-public-key", value(public_key_pem)?);
+            headers.insert("flwr-signature", value(signature.as_ref())?);
+        }
+    }
     Ok(Signed { at: Instant::now(), headers })
 }
 
@@ -87,20 +102,35 @@ mod tests {
     use super::*;
     use aws_lc_rs::signature::{ECDSA_P384_SHA256_ASN1, UnparsedPublicKey};
 
-    #[test]
-    fn signatures_verify_as_p384_with_sha256() {
-        let identity = Identity::generate().unwrap();
+    fn check(identity: &Identity, timestamp: &HeaderValue, signature: &[u8]) {
         let public_key = UnparsedPublicKey::new(&ECDSA_P384_SHA256_ASN1, identity.key.public_key().as_ref());
+        public_key.verify(timestamp.as_bytes(), signature).unwrap();
+        public_key.verify(b"another text", signature).unwrap_err();
+    }
+
+    #[test]
+    fn signatures_verify_as_p384_with_sha256_over_grpc() {
+        let identity = Identity::generate(Transport::Grpc).unwrap();
         let headers = identity.headers();
-        let timestamp = headers.get("flwr-timestamp").unwrap().as_bytes().to_vec();
-        let signature = headers.get_bin("flwr-signature-bin").unwrap().to_bytes().unwrap();
-        public_key.verify(&timestamp, &signature).unwrap();
-        public_key.verify(b"another text", &signature).unwrap_err();
+        let metadata = MetadataMap::from_headers(headers.clone());
+        assert_eq!(metadata.get_bin("flwr-public-key-bin").unwrap().to_bytes().unwrap(), identity.public_key_pem());
+        let signature = metadata.get_bin("flwr-signature-bin").unwrap().to_bytes().unwrap();
+        check(&identity, &headers["flwr-timestamp"], &signature);
+    }
+
+    #[test]
+    fn signatures_verify_as_p384_with_sha256_over_http() {
+        let identity = Identity::generate(Transport::Http).unwrap();
+        let headers = identity.headers();
+        assert_eq!(STANDARD.decode(&headers["flwr-public-key"]).unwrap(), identity.public_key_pem());
+        assert_eq!(headers["flwr-component-name"], "SuperNode");
+        let signature = STANDARD.decode(&headers["flwr-signature"]).unwrap();
+        check(&identity, &headers["flwr-timestamp"], &signature);
     }
 
     #[test]
     fn the_public_key_is_215_bytes_of_pem() {
-        let pem = Identity::generate().unwrap().public_key_pem();
+        let pem = Identity::generate(Transport::Grpc).unwrap().public_key_pem();
         assert_eq!(pem.len(), 215);
         assert!(pem.starts_with(b"-----BEGIN PUBLIC KEY-----\n") && pem.ends_with(b"-----END PUBLIC KEY-----\n"));
     }

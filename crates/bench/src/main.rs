@@ -7,13 +7,16 @@ mod cli;
 mod fab;
 mod fleet;
 mod identity;
+mod line;
 mod measure;
 mod node;
 mod pacing;
 mod payload;
 mod process;
 mod report;
+mod rpc;
 mod serverapp;
+mod sizes;
 mod stats;
 mod superlink;
 mod table;
@@ -25,6 +28,7 @@ use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Cli;
+use crate::line::Transport;
 use crate::measure::Measurement;
 use crate::report::Section;
 use crate::superlink::{Contender, Programs, SuperLink};
@@ -58,40 +62,52 @@ async fn told_to_stop() {
 }
 
 async fn bench(cli: &Cli) -> Result<(), Failure> {
-    let (programs, contenders) = (cli.programs(), cli.contenders());
-    let mut sections = Vec::new();
-    for measurement in cli.measurements() {
-        eprintln!("{}", measurement.title());
-        let mut section = Section::new(&measurement);
-        for &contender in &contenders {
-            measure(&measurement, contender, &programs, cli.max_nodes(contender), &mut section).await;
-        }
-        sections.push(section);
-    }
-
+    cli.check()?;
+    let descriptors = process::raise_descriptor_limit()?;
     let command = report::command_line(std::env::args(), std::env::var("HOME").ok().as_deref());
-    let when = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-    let report = report::render(&process::machine(), &command, &when, sections);
-    println!("{report}");
-    if let Some(path) = &cli.write {
-        report::write(path, &report)?;
+    let when = jiff::Timestamp::now().strftime("%Y-%m-%d");
+    let machine = process::machine();
+    let circumstances =
+        format!("Machine: {machine}, {descriptors} descriptors for each process. Measured {when} with\n`{command}`");
+    for transport in cli.transports() {
+        let report = report::render(transport, &circumstances, measure_all(cli, transport).await);
+        println!("## {}\n{report}", transport.name());
+        if let Some(path) = &cli.write {
+            report::write(path, transport, &report)?;
+        }
     }
     Ok(())
 }
 
-async fn measure(
-    measurement: &Measurement,
-    contender: Contender,
-    programs: &Programs,
-    max_nodes: usize,
-    section: &mut Section,
-) {
-    if measurement.nodes() > max_nodes {
-        section.add_missing(contender, "not run: too many nodes for it", Vec::new());
-        return;
+async fn measure_all(cli: &Cli, transport: Transport) -> Vec<Section> {
+    let (programs, contenders) = (cli.programs(transport), cli.contenders());
+    let mut sections = Vec::new();
+    for measurement in cli.measurements(transport) {
+        eprintln!("{}, {}", transport.name(), measurement.title());
+        let mut section = Section::new(&measurement, transport);
+        for &contender in &contenders {
+            if measurement.nodes() > cli.max_nodes(contender, transport) {
+                section.add_missing(contender, "not run: too many nodes for it", Vec::new());
+                continue;
+            }
+            eprint!("  {:<16}", contender.title(transport));
+            let measuring = start_and_run(&measurement, contender, transport, &programs);
+            match tokio::time::timeout(cli.limit(), measuring).await {
+                Ok(outcome) => record(outcome, contender, &mut section),
+                Err(_) => {
+                    let note = format!("no result within {} s", cli.limit().as_secs());
+                    eprintln!("cut off: {note}");
+                    section.add_missing(contender, "cut off", vec![note]);
+                }
+            }
+        }
+        sections.push(section);
     }
-    eprint!("  {contender:<16}");
-    match start_and_run(measurement, contender, programs).await {
+    sections
+}
+
+fn record(outcome: Result<measure::Outcome, Failure>, contender: Contender, section: &mut Section) {
+    match outcome {
         Ok(outcome) => {
             let numbers: Vec<String> = section
                 .metrics
@@ -113,12 +129,13 @@ async fn measure(
 async fn start_and_run(
     measurement: &Measurement,
     contender: Contender,
+    transport: Transport,
     programs: &Programs,
 ) -> Result<measure::Outcome, Failure> {
     let mut earlier = Vec::new();
     let mut attempt = 1;
     loop {
-        let server = SuperLink::start(contender, programs).await?;
+        let server = SuperLink::start(contender, transport, programs).await?;
         let run = measurement.run(&server).await;
         let mut outcome = run.inspect_err(|_| eprintln!("the server's log ends:\n{}", server.log_tail()))?;
         if outcome.complete || attempt == measurement.attempts(contender) {

@@ -112,10 +112,11 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// From the ServerApp to a node.
-    pub fn instruction(run_id: u64, node_id: u64, group_id: &str, model: &Model) -> Self {
+    /// From the ServerApp to a node; from 1.30 on an app names its task.
+    pub fn instruction(run_id: u64, task_id: Option<u64>, node_id: u64, group_id: &str, model: &Model) -> Self {
         let metadata = Metadata {
             run_id,
+            src_task_id: task_id,
             src_node_id: NodeId::SUPERLINK.0,
             dst_node_id: node_id,
             group_id: group_id.to_owned(),
@@ -140,7 +141,8 @@ impl Envelope {
             ttl: to.created_at + to.ttl - created_at,
             message_type: to.message_type.clone(),
             created_at,
-            ..Metadata::default()
+            src_task_id: to.dst_task_id,
+            dst_task_id: to.src_task_id,
         };
         Self::seal(metadata, model)
     }
@@ -178,7 +180,7 @@ mod tests {
     #[test]
     fn a_small_message_is_six_objects_in_one_tree() {
         let model = Model::generate(1024, 7, Beside::Config);
-        let envelope = Envelope::instruction(5, 9, "1", &model);
+        let envelope = Envelope::instruction(5, Some(3), 9, "1", &model);
         let pushed: HashSet<String> =
             model.objects.iter().map(|object| object.id.clone()).chain([envelope.object.id.clone()]).collect();
         assert_eq!(pushed.len(), 6);
@@ -208,10 +210,11 @@ mod tests {
     #[test]
     fn a_reply_answers_its_instruction_and_dies_with_it() {
         let model = Model::generate(64, 1, Beside::Config);
-        let asked = Envelope::instruction(5, 9, "1", &model).message.metadata.unwrap();
+        let asked = Envelope::instruction(5, Some(3), 9, "1", &model).message.metadata.unwrap();
         let reply = Envelope::reply(&asked, &model).message.metadata.unwrap();
         assert_eq!((reply.src_node_id, reply.dst_node_id, reply.run_id), (9, 1, 5));
         assert_eq!(reply.reply_to_message_id, asked.message_id);
+        assert_eq!((reply.src_task_id, reply.dst_task_id), (None, Some(3)));
         assert!((reply.created_at + reply.ttl - asked.created_at - asked.ttl).abs() < 1e-3);
     }
 }

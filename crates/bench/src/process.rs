@@ -1,8 +1,10 @@
-//! What `/proc` says of a process and of this machine: CPU time, memory, cores. Knows no servers.
+//! What the kernel says of a process and of this machine: CPU time, memory, descriptors, cores. Knows no servers.
 
 use std::fs;
 use std::io;
 use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The kernel reports times in ticks of 10 ms to user space (USER_HZ), whatever its own timer does.
 const TICK_MS: u64 = 10;
@@ -23,6 +25,19 @@ pub struct Memory {
 pub fn memory(pid: u32) -> io::Result<Memory> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     parse_memory(&status).ok_or_else(|| unexpected("status", pid))
+}
+
+/// How many files and connections a process has open.
+pub fn open_descriptors(pid: u32) -> io::Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
+}
+
+/// Raises the number of descriptors that this process and the servers it starts may have, as far as the system allows:
+/// every connection takes one on each side. Returns the limit now in force.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    Ok(maximum.unwrap_or(u64::MAX))
 }
 
 fn unexpected(file: &str, pid: u32) -> io::Error {
@@ -96,5 +111,6 @@ mod tests {
         let pid = std::process::id();
         assert!(memory(pid).unwrap().resident > 0);
         assert!(cpu_time(pid).is_ok());
+        assert!(open_descriptors(pid).unwrap() > 2);
     }
 }

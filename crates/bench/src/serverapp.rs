@@ -1,40 +1,51 @@
 //! The simulated ServerApp: starts a run, takes its token as a SuperExec would, sends instructions, collects replies.
+//!
+//! Its calls are the one part of Flower that is not the same over both transports; the differences end here.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use tokio::task::AbortHandle;
-use tonic::Status;
-use tonic::transport::Channel;
 use trellis_core::id::NodeId;
-use trellis_wire::proto::control_client::ControlClient;
-use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
 use trellis_wire::proto::{
-    ConfirmMessageReceivedRequest, Context, ListAppsToLaunchRequest, Metadata, Node, ObjectTree, PullAppInputsRequest,
-    PullAppMessagesRequest, PullObjectRequest, PullObjectResponse, PushAppMessagesRequest, PushAppOutputsRequest,
-    PushObjectRequest, PushObjectResponse, RequestTokenRequest, RunStatus, SendAppHeartbeatRequest, StartRunRequest,
-    UpdateRunStatusRequest,
+    AcquireTaskRequest, ConfirmMessageReceivedRequest, Context, ListAppsToLaunchRequest, ListNodesRequest, Metadata,
+    Node, NodeInfo, ObjectTree, PullAppInputsRequest, PullAppMessagesRequest, PullObjectRequest, PullObjectResponse,
+    PullTaskInputRequest, PullTaskMessagesRequest, PushAppMessagesRequest, PushAppOutputsRequest, PushObjectRequest,
+    PushObjectResponse, PushTaskMessagesRequest, PushTaskOutputRequest, RequestTokenRequest, RunStatus,
+    SendAppHeartbeatRequest, SendTaskHeartbeatRequest, StartRunRequest, UpdateRunStatusRequest,
 };
 
 use crate::Failure;
-use crate::call::{Tally, persistently};
+use crate::call::{CallError, Caller, Credentials, Tally};
 use crate::fab;
+use crate::line::{Line, Transport};
 use crate::payload::{Envelope, Model};
+use crate::rpc::{Rpc, app, control, runtime, server_app_io};
 use crate::superlink::Addresses;
 use crate::transfer::{ObjectPort, pull_tree, push_wanted};
 
 /// A token dies 30 s after it was issued unless the app is heard from.
 const HEARTBEAT_PAUSE: Duration = Duration::from_secs(20);
+const TASK_TYPE: &str = "flwr-serverapp";
 
 pub struct ServerApp {
     pub run_id: u64,
-    token: String,
+    ticket: Ticket,
     context: Option<Context>,
-    client: ServerAppIoClient<Channel>,
-    tally: Arc<Tally>,
+    caller: Arc<Caller>,
     heartbeat: AbortHandle,
+}
+
+/// What makes this app the one of its run.
+#[derive(Clone)]
+enum Ticket {
+    /// 1.25: a token in some of the messages.
+    Token(String),
+    /// 1.42: a token in the headers of every call; messages name the task.
+    Task(u64),
 }
 
 /// A reply as PullMessages announces it; its objects have still to be pulled.
@@ -55,94 +66,149 @@ impl Reply {
     }
 }
 
+/// The nodes as the server lists them to a user.
+pub async fn list_nodes(addresses: &Addresses) -> Result<Vec<NodeInfo>, Failure> {
+    let cli = cli(addresses, Arc::default()).await?;
+    Ok(cli.once(&control::LIST_NODES, &ListNodesRequest {}).await?.nodes_info)
+}
+
+async fn cli(addresses: &Addresses, tally: Arc<Tally>) -> Result<Caller, CallError> {
+    let line = Line::open(addresses.transport, addresses.control, Ipv4Addr::LOCALHOST).await?;
+    Ok(Caller::new(line, Credentials::Fixed(addresses.transport.announcement("flwr CLI")), tally))
+}
+
+async fn app_caller(addresses: &Addresses, headers: HeaderMap, tally: Arc<Tally>) -> Result<Caller, CallError> {
+    let line = Line::open(addresses.transport, addresses.server_app_io, Ipv4Addr::LOCALHOST).await?;
+    Ok(Caller::new(line, Credentials::Fixed(headers), tally))
+}
+
 impl ServerApp {
     /// Starts a run and brings it to `running`.
     pub async fn launch(addresses: &Addresses, tally: Arc<Tally>) -> Result<Self, Failure> {
-        let mut control = ControlClient::new(addresses.control().connect().await?);
-        let start = StartRunRequest {
-            fab: Some(fab::build()?),
-
-            federation: "default".to_owned(),
-            ..StartRunRequest::default()
+        let cli = cli(addresses, tally.clone()).await?;
+        let federation = match addresses.transport {
+            Transport::Grpc => "default".to_owned(),
+            Transport::Http => String::new(),
         };
-        let run_id = control.start_run(start).await?.into_inner().run_id.ok_or("StartRun returned no run id")?;
+        let start = StartRunRequest { fab: Some(fab::build()?), federation, ..StartRunRequest::default() };
+        let run_id = cli.once(&control::START_RUN, &start).await?.run_id.ok_or("StartRun returned no run id")?;
+        match addresses.transport {
+            Transport::Grpc => Self::launch_by_token(addresses, run_id, tally).await,
+            Transport::Http => Self::launch_by_task(addresses, run_id, tally).await,
+        }
+    }
 
-        let channel = addresses.server_app_io().connect().await?;
-        let mut client = ServerAppIoClient::new(channel).max_decoding_message_size(usize::MAX);
-        let pending = client.list_apps_to_launch(ListAppsToLaunchRequest {}).await?.into_inner().run_ids;
+    async fn launch_by_token(addresses: &Addresses, run_id: u64, tally: Arc<Tally>) -> Result<Self, Failure> {
+        let caller = app_caller(addresses, HeaderMap::new(), tally).await?;
+        let pending = caller.once(&server_app_io::LIST_APPS_TO_LAUNCH, &ListAppsToLaunchRequest {}).await?.run_ids;
         if !pending.contains(&run_id) {
             return Err(format!("run {run_id} is not among the apps to launch").into());
         }
-        let token = client.request_token(RequestTokenRequest { run_id }).await?.into_inner().token;
+        let token = caller.once(&server_app_io::REQUEST_TOKEN, &RequestTokenRequest { run_id }).await?.token;
         if token.is_empty() {
             return Err(format!("run {run_id} was taken by somebody else").into());
         }
-        let inputs = client.pull_app_inputs(PullAppInputsRequest { token: token.clone() }).await?.into_inner();
-        let heartbeat = tokio::spawn(keep_alive(client.clone(), token.clone(), tally.clone())).abort_handle();
-        Ok(Self { run_id, token, context: inputs.context, client, tally, heartbeat })
+        let pull = PullAppInputsRequest { token: token.clone() };
+        let inputs = caller.once(&server_app_io::PULL_APP_INPUTS, &pull).await?;
+        Ok(Self::run(run_id, Ticket::Token(token), inputs.context, caller))
+    }
+
+    async fn launch_by_task(addresses: &Addresses, run_id: u64, tally: Arc<Tally>) -> Result<Self, Failure> {
+        let transport = addresses.transport;
+        let superexec = app_caller(addresses, transport.announcement("SuperExec"), tally.clone()).await?;
+        let acquire = AcquireTaskRequest { supported_task_types: vec![TASK_TYPE.to_owned()], ..Default::default() };
+        let acquired = superexec.once(&runtime::ACQUIRE_TASK, &acquire).await?;
+        let task = acquired.task.filter(|task| task.run_id == run_id);
+        let task = task.ok_or_else(|| format!("the task of run {run_id} was not the one to acquire"))?;
+
+        let mut headers = transport.announcement(TASK_TYPE);
+        headers.insert("flwr-task-token", HeaderValue::try_from(acquired.token)?);
+        let caller = app_caller(addresses, headers, tally).await?;
+        caller.once(&runtime::SEND_TASK_HEARTBEAT, &SendTaskHeartbeatRequest {}).await?;
+        let input = caller.once(&runtime::PULL_TASK_INPUT, &PullTaskInputRequest {}).await?;
+        Ok(Self::run(run_id, Ticket::Task(task.task_id), input.context, caller))
+    }
+
+    fn run(run_id: u64, ticket: Ticket, context: Option<Context>, caller: Caller) -> Self {
+        let caller = Arc::new(caller);
+        let heartbeat = tokio::spawn(keep_alive(caller.clone(), ticket.clone())).abort_handle();
+        Self { run_id, ticket, context, caller, heartbeat }
+    }
+
+    /// An instruction for one node.
+    pub fn instruction(&self, node_id: u64, group_id: &str, model: &Model) -> Envelope {
+        let task_id = match self.ticket {
+            Ticket::Token(_) => None,
+            Ticket::Task(task_id) => Some(task_id),
+        };
+        Envelope::instruction(self.run_id, task_id, node_id, group_id, model)
     }
 
     /// Pushes one instruction per node, then the objects: the shared ones once.
-    pub async fn push(&self, envelopes: &[Envelope], model: &Model) -> Result<HashSet<String>, Status> {
-        let pushed = persistently(&self.tally, || {
-            let mut client = self.client.clone();
-            let request = PushAppMessagesRequest {
-                token: String::new(),
-                messages_list: envelopes.iter().map(|envelope| envelope.message.clone()).collect(),
-                run_id: self.run_id,
-                message_object_trees: envelopes.iter().map(|envelope| envelope.tree.clone()).collect(),
-            };
-            async move { client.push_messages(request).await }
-        })
-        .await?;
+    pub async fn push(&self, envelopes: &[Envelope], model: &Model) -> Result<HashSet<String>, CallError> {
+        let messages_list = envelopes.iter().map(|envelope| envelope.message.clone()).collect();
+        let message_object_trees = envelopes.iter().map(|envelope| envelope.tree.clone()).collect();
+        let pushed = match self.ticket {
+            Ticket::Token(_) => {
+                let (token, run_id) = (String::new(), self.run_id);
+                let push = PushAppMessagesRequest { token, messages_list, run_id, message_object_trees };
+                self.caller.insist(&server_app_io::PUSH_MESSAGES, &push).await?
+            }
+            Ticket::Task(_) => {
+                let push = PushTaskMessagesRequest { messages_list, message_object_trees };
+                self.caller.insist(&runtime::PUSH_MESSAGES, &push).await?
+            }
+        };
         let objects = model.objects.iter().chain(envelopes.iter().map(|envelope| &envelope.object));
-        push_wanted(self, self.run_id, objects, &pushed.objects_to_push).await?;
+        push_wanted(self, self.run_id, &pushed.session_id, objects, &pushed.objects_to_push).await?;
         Ok(pushed.message_ids.into_iter().filter(|id| !id.is_empty()).collect())
     }
 
     /// Asks for replies to these messages; gets those that are there, or all of them from a server that waits.
-    pub async fn pull(&self, message_ids: &HashSet<String>) -> Result<Vec<Reply>, Status> {
-        let response = persistently(&self.tally, || {
-            let mut client = self.client.clone();
-            let request = PullAppMessagesRequest {
-                token: String::new(),
-                message_ids: message_ids.iter().cloned().collect(),
-                run_id: self.run_id,
-            };
-            async move { client.pull_messages(request).await }
-        })
-        .await?;
-        let pairs = response.messages_list.into_iter().zip(response.message_object_trees);
+    pub async fn pull(&self, message_ids: &HashSet<String>) -> Result<Vec<Reply>, CallError> {
+        let message_ids = message_ids.iter().cloned().collect();
+        let pulled = match self.ticket {
+            Ticket::Token(_) => {
+                let pull = PullAppMessagesRequest { token: String::new(), message_ids, run_id: self.run_id };
+                self.caller.insist(&server_app_io::PULL_MESSAGES, &pull).await?
+            }
+            Ticket::Task(_) => {
+                self.caller.insist(&runtime::PULL_MESSAGES, &PullTaskMessagesRequest { message_ids }).await?
+            }
+        };
+        let pairs = pulled.messages_list.into_iter().zip(pulled.message_object_trees);
         Ok(pairs.map(|(message, tree)| Reply { metadata: message.metadata.unwrap_or_default(), tree }).collect())
     }
 
     /// Pulls a reply's objects and confirms it.
-    pub async fn receive(&self, reply: &Reply) -> Result<(), Status> {
+    pub async fn receive(&self, reply: &Reply) -> Result<(), CallError> {
         pull_tree(self, self.run_id, &reply.tree).await?;
-        persistently(&self.tally, || {
-            let mut client = self.client.clone();
-            let request = ConfirmMessageReceivedRequest {
-                node: self.node(),
-                run_id: self.run_id,
-                message_object_id: reply.tree.object_id.clone(),
-            };
-            async move { client.confirm_message_received(request).await }
-        })
-        .await?;
-        Ok(())
+        let confirm = ConfirmMessageReceivedRequest {
+            node: Some(Node { node_id: self.node_id() }),
+            run_id: self.run_id,
+            message_object_id: reply.tree.object_id.clone(),
+        };
+        self.caller.insist(&app::CONFIRM_MESSAGE_RECEIVED, &confirm).await.map(|_| ())
     }
 
     /// Ends the run as a ServerApp does that came to its end.
     pub async fn finish(mut self) -> Result<(), Failure> {
-        let (token, run_id, context) = (self.token.clone(), self.run_id, self.context.take());
-        self.client.push_app_outputs(PushAppOutputsRequest { token, run_id, context }).await?;
-        let status = RunStatus { status: "finished".into(), sub_status: "completed".into(), details: String::new() };
-        self.client.update_run_status(UpdateRunStatusRequest { run_id, run_status: Some(status) }).await?;
+        let (run_id, context) = (self.run_id, self.context.take());
+        match self.ticket.clone() {
+            Ticket::Token(token) => {
+                let output = PushAppOutputsRequest { token, run_id, context };
+                self.caller.once(&server_app_io::PUSH_APP_OUTPUTS, &output).await?;
+                let status = RunStatus { status: "finished".into(), sub_status: "completed".into(), ..<_>::default() };
+                let update = UpdateRunStatusRequest { run_id, run_status: Some(status) };
+                self.caller.once(&server_app_io::UPDATE_RUN_STATUS, &update).await?;
+            }
+            Ticket::Task(_) => {
+                let sub_status = "completed".to_owned();
+                let output = PushTaskOutputRequest { context, sub_status, ..PushTaskOutputRequest::default() };
+                self.caller.once(&runtime::PUSH_TASK_OUTPUT, &output).await?;
+            }
+        }
         Ok(())
-    }
-
-    fn node(&self) -> Option<Node> {
-        Some(Node { node_id: NodeId::SUPERLINK.0 })
     }
 }
 
@@ -152,41 +218,33 @@ impl Drop for ServerApp {
     }
 }
 
-async fn keep_alive(mut client: ServerAppIoClient<Channel>, token: String, tally: Arc<Tally>) {
+async fn keep_alive(caller: Arc<Caller>, ticket: Ticket) {
     loop {
-        if let Err(status) = client.send_app_heartbeat(SendAppHeartbeatRequest { token: token.clone() }).await {
-            tally.fail(&status);
+        let beat = match &ticket {
+            Ticket::Token(token) => {
+                let beat = SendAppHeartbeatRequest { token: token.clone() };
+                caller.once(&server_app_io::SEND_APP_HEARTBEAT, &beat).await.map(|_| ())
+            }
+            Ticket::Task(_) => {
+                caller.once(&runtime::SEND_TASK_HEARTBEAT, &SendTaskHeartbeatRequest {}).await.map(|_| ())
+            }
+        };
+        if let Err(error) = beat {
+            caller.tally().fail(&error);
         }
         tokio::time::sleep(HEARTBEAT_PAUSE).await;
     }
 }
 
 impl ObjectPort for ServerApp {
-    async fn pull_object(&self, run_id: u64, object_id: &str) -> Result<PullObjectResponse, Status> {
-        persistently(&self.tally, || {
-            let mut client = self.client.clone();
-            let request = PullObjectRequest { node: self.node(), run_id, object_id: object_id.to_owned() };
-            async move { client.pull_object(request).await }
-        })
-        .await
+    const PULL: Rpc<PullObjectRequest, PullObjectResponse> = app::PULL_OBJECT;
+    const PUSH: Rpc<PushObjectRequest, PushObjectResponse> = app::PUSH_OBJECT;
+
+    fn caller(&self) -> &Caller {
+        &self.caller
     }
 
-    async fn push_object(&self, run_id: u64, object_id: &str, content: Bytes) -> Result<PushObjectResponse, Status> {
-        persistently(&self.tally, || {
-            let mut client = self.client.clone();
-            let request = PushObjectRequest {
-                node: self.node(),
-                run_id,
-                object_id: object_id.to_owned(),
-                object_content: content.clone(),
-                ..Default::default()
-            };
-            async move { client.push_object(request).await }
-        })
-        .await
-    }
-
-    fn tally(&self) -> &Tally {
-        &self.tally
+    fn node_id(&self) -> u64 {
+        NodeId::SUPERLINK.0
     }
 }

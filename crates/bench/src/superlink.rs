@@ -1,6 +1,5 @@
 //! The servers under test: how each is started, where it listens, what it uses. Knows nothing of the measurements.
 
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,17 +11,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
-use tonic::transport::Endpoint;
 
 use crate::Failure;
+use crate::line::Transport;
 use crate::process::{self, Memory};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const START_POLL: Duration = Duration::from_millis(50);
 const LOG_TAIL_BYTES: usize = 2000;
-/// Room for a few chunks per connection, so that the generator's flow control never holds a server back.
-const STREAM_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 64 * 1024 * 1024;
+/// Takes any free port: for what a server offers and nobody here asks.
+const ANYWHERE: &str = "127.0.0.1:0";
 
 /// A server to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -37,62 +35,70 @@ pub enum Contender {
 
 impl Contender {
     pub const ALL: [Contender; 3] = [Contender::Memory, Contender::Database, Contender::Trellis];
-}
 
-impl fmt::Display for Contender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Contender::Memory => "1.25 memory",
-            Contender::Database => "1.25 --database",
-            Contender::Trellis => "trellis",
-        })
+    /// Its name beside the others that are spoken to in the same way.
+    pub fn title(self, transport: Transport) -> String {
+        let version = transport.official_version();
+        match self {
+            Contender::Memory => format!("{version} memory"),
+            Contender::Database => format!("{version} --database"),
+            Contender::Trellis => "trellis".to_owned(),
+        }
     }
 }
 
 /// Where the programs are.
 pub struct Programs {
-    pub official_venv: PathBuf,
+    /// The virtual environment with the original that speaks this transport, if it is to be measured.
+    pub official_venv: Option<PathBuf>,
     pub trellis: PathBuf,
 }
 
-/// The three services of a server.
+/// The three services of a server, and how they are spoken to.
+#[derive(Clone)]
 pub struct Addresses {
-    control: SocketAddr,
-    fleet: SocketAddr,
-    server_app_io: SocketAddr,
+    pub transport: Transport,
+    pub control: SocketAddr,
+    pub fleet: SocketAddr,
+    pub server_app_io: SocketAddr,
 }
 
 impl Addresses {
-    /// Ports that were free a moment ago, all different.
-    fn free() -> io::Result<Self> {
-        let listeners: Vec<TcpListener> =
-            (0..3).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<_>>()?;
-        let address = |index: usize| listeners[index].local_addr();
-        Ok(Self { control: address(0)?, fleet: address(1)?, server_app_io: address(2)? })
-    }
-
-    pub fn control(&self) -> Endpoint {
-        endpoint(self.control)
-    }
-
-    pub fn fleet(&self) -> Endpoint {
-        endpoint(self.fleet)
-    }
-
-    pub fn server_app_io(&self) -> Endpoint {
-        endpoint(self.server_app_io)
+    /// Ports that were free a moment ago: one for each service over gRPC, one for all over HTTP.
+    fn free(transport: Transport) -> io::Result<Self> {
+        let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind(ANYWHERE)).collect::<io::Result<_>>()?;
+        let address = |index: usize| match transport {
+            Transport::Grpc => listeners[index].local_addr(),
+            Transport::Http => listeners[0].local_addr(),
+        };
+        Ok(Self { transport, control: address(0)?, fleet: address(1)?, server_app_io: address(2)? })
     }
 
     fn all(&self) -> [SocketAddr; 3] {
         [self.control, self.fleet, self.server_app_io]
     }
-}
 
-fn endpoint(address: SocketAddr) -> Endpoint {
-    Endpoint::from_shared(format!("http://{address}"))
-        .expect("a socket address makes a valid URI")
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+    /// The flags that make a server listen there. The original has the services of one transport only; ours has both.
+    fn flags(&self, contender: Contender) -> Vec<String> {
+        let grpc = |control: &str, fleet: &str, server_app_io: &str| {
+            vec![
+                format!("--control-api-address={control}"),
+                format!("--fleet-api-address={fleet}"),
+                format!("--serverappio-api-address={server_app_io}"),
+            ]
+        };
+        let http = |port: u16| vec!["--host=127.0.0.1".to_owned(), format!("--port={port}")];
+        let grpc_here = || grpc(&self.control.to_string(), &self.fleet.to_string(), &self.server_app_io.to_string());
+        let http_here = || http(self.control.port());
+        match (contender, self.transport) {
+            (Contender::Trellis, Transport::Grpc) => [grpc_here(), http(0)].concat(),
+            (Contender::Trellis, Transport::Http) => [grpc(ANYWHERE, ANYWHERE, ANYWHERE), http_here()].concat(),
+            (_, Transport::Grpc) => grpc_here(),
+            (_, Transport::Http) => {
+                [http_here(), vec!["--disable-runtime-dependency-installation".to_owned()]].concat()
+            }
+        }
+    }
 }
 
 /// A running server in its own directory and process group; killed when dropped.
@@ -104,16 +110,14 @@ pub struct SuperLink {
 }
 
 impl SuperLink {
-    pub async fn start(contender: Contender, programs: &Programs) -> Result<Self, Failure> {
+    pub async fn start(contender: Contender, transport: Transport, programs: &Programs) -> Result<Self, Failure> {
         let dir = tempfile::Builder::new().prefix("trellis-bench-").tempdir()?;
-        let addresses = Addresses::free()?;
-        let mut command = command(contender, programs, &dir);
+        let addresses = Addresses::free(transport)?;
+        let mut command = command(contender, programs, &dir)?;
         let log = File::create(dir.path().join("log"))?;
         command
             .args(["--insecure", "--isolation", "process"])
-            .args(["--control-api-address", &addresses.control.to_string()])
-            .args(["--fleet-api-address", &addresses.fleet.to_string()])
-            .args(["--serverappio-api-address", &addresses.server_app_io.to_string()])
+            .args(addresses.flags(contender))
             .env("FLWR_TELEMETRY_ENABLED", "0")
             .env("FLWR_HOME", dir.path().join("flwr"))
             .stdin(Stdio::null())
@@ -121,7 +125,8 @@ impl SuperLink {
             .stderr(log)
             .process_group(0)
             .kill_on_drop(true);
-        let child = command.spawn().map_err(|error| format!("{contender} could not be started: {error}"))?;
+        let title = contender.title(transport);
+        let child = command.spawn().map_err(|error| format!("{title} could not be started: {error}"))?;
         let pid = child.id().ok_or("the server ended at once")?;
         let mut server = Self { addresses, child, pid, dir };
         server.wait_until_listening().await?;
@@ -173,23 +178,42 @@ impl Drop for SuperLink {
     }
 }
 
-fn command(contender: Contender, programs: &Programs, dir: &TempDir) -> Command {
-    let official = || Command::new(programs.official_venv.join("bin/flower-superlink"));
+fn command(contender: Contender, programs: &Programs, dir: &TempDir) -> Result<Command, Failure> {
+    if contender == Contender::Trellis {
+        let mut command = Command::new(&programs.trellis);
+        command.arg("superlink").arg("--state-dir").arg(dir.path().join("state"));
+        return Ok(command);
+    }
+    let venv = programs.official_venv.as_ref().ok_or("its virtual environment was not given")?;
+    let mut command = Command::new(venv.join("bin/flower-superlink"));
     match contender {
-        Contender::Memory => {
-            let mut command = official();
-            command.args(["--database", ":flwr-in-memory:"]);
-            command
-        }
-        Contender::Database => {
-            let mut command = official();
-            command.arg("--database").arg(dir.path().join("state.db"));
-            command
-        }
-        Contender::Trellis => {
-            let mut command = Command::new(&programs.trellis);
-            command.arg("superlink").arg("--state-dir").arg(dir.path().join("state"));
-            command
+        Contender::Database => command.arg("--database").arg(dir.path().join("state.db")),
+        _ => command.args(["--database", ":flwr-in-memory:"]),
+    };
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn over_http_one_port_has_all_services() {
+        let addresses = Addresses::free(Transport::Http).unwrap();
+        assert_eq!(addresses.all(), [addresses.control; 3]);
+        let port = format!("--port={}", addresses.control.port());
+        let flags = ["--host=127.0.0.1", port.as_str(), "--disable-runtime-dependency-installation"];
+        assert_eq!(addresses.flags(Contender::Memory), flags);
+        assert!(addresses.flags(Contender::Trellis).contains(&port));
+    }
+
+    #[test]
+    fn ours_never_takes_a_fixed_port() {
+        let names = ["--control-api-address", "--fleet-api-address", "--serverappio-api-address", "--host", "--port"];
+        for transport in Transport::ALL {
+            let flags = Addresses::free(transport).unwrap().flags(Contender::Trellis);
+            let given: Vec<&str> = flags.iter().filter_map(|flag| Some(flag.split_once('=')?.0)).collect();
+            assert_eq!(given, names);
         }
     }
 }

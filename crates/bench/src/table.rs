@@ -21,6 +21,7 @@ pub enum Target {
         database: Option<f64>,
     },
     AtMost(f64),
+    AtLeast(f64),
 }
 
 pub struct Metric {
@@ -41,6 +42,10 @@ pub enum Cell {
     Number(f64),
     /// Measured with a blemish that does not flatter the server: still good for a ratio.
     Remarked(f64, String),
+    /// More than this: nobody waited for the end.
+    Above(f64),
+    /// Less than this.
+    Below(f64),
     /// Measured under conditions that make a ratio meaningless.
     Incomparable(f64, String),
     Missing(String),
@@ -50,7 +55,14 @@ impl Cell {
     fn comparable(&self) -> Option<f64> {
         match self {
             Cell::Number(value) | Cell::Remarked(value, _) => Some(*value),
-            Cell::Incomparable(..) | Cell::Missing(_) => None,
+            Cell::Above(_) | Cell::Below(_) | Cell::Incomparable(..) | Cell::Missing(_) => None,
+        }
+    }
+
+    fn value(&self) -> Option<f64> {
+        match self {
+            Cell::Number(value) | Cell::Remarked(value, _) | Cell::Incomparable(value, _) => Some(*value),
+            Cell::Above(_) | Cell::Below(_) | Cell::Missing(_) => None,
         }
     }
 }
@@ -62,6 +74,8 @@ impl fmt::Display for Cell {
             Cell::Remarked(value, remark) | Cell::Incomparable(value, remark) => {
                 write!(f, "{} ({remark})", short(*value))
             }
+            Cell::Above(value) => write!(f, "> {}", short(*value)),
+            Cell::Below(value) => write!(f, "< {}", short(*value)),
             Cell::Missing(why) => f.write_str(why),
         }
     }
@@ -81,30 +95,48 @@ pub struct Row {
     pub ours: Cell,
 }
 
+/// How much better ours is.
+struct Factor {
+    value: f64,
+    /// The original was not measured to its end: it may be more.
+    or_more: bool,
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}x", if self.or_more { "> " } else { "" }, short(self.value))
+    }
+}
+
 impl Row {
-    fn factor(&self, original: &Cell) -> Option<f64> {
-        let (theirs, ours) = (original.comparable()?, self.ours.comparable()?);
-        let factor = match self.metric.better {
+    fn factor(&self, original: &Cell) -> Option<Factor> {
+        let ours = self.ours.comparable()?;
+        let (theirs, or_more) = match (original, self.metric.better) {
+            (Cell::Above(theirs), Better::Lower) | (Cell::Below(theirs), Better::Higher) => (*theirs, true),
+            (cell, _) => (cell.comparable()?, false),
+        };
+        let value = match self.metric.better {
             Better::Lower => theirs / ours,
             Better::Higher => ours / theirs,
             Better::Neither => return None,
         };
-        factor.is_finite().then_some(factor)
+        value.is_finite().then_some(Factor { value, or_more })
     }
 
     /// Whether the target is met; nothing where there is none, or no number to judge by.
     fn met(&self) -> Option<bool> {
         match self.metric.target {
             Target::None => None,
-            Target::AtMost(limit) => match self.ours {
-                Cell::Number(ours) | Cell::Remarked(ours, _) | Cell::Incomparable(ours, _) => Some(ours <= limit),
-                Cell::Missing(_) => None,
-            },
+            Target::AtMost(limit) => self.ours.value().map(|ours| ours <= limit),
+            Target::AtLeast(limit) => self.ours.value().map(|ours| ours >= limit),
             Target::Factor { memory, database } => {
-                let judged: Vec<bool> = [(memory, &self.memory), (database, &self.database)]
-                    .into_iter()
-                    .filter_map(|(wanted, cell)| Some(self.factor(cell)? >= wanted?))
-                    .collect();
+                let judge = |(wanted, cell): (Option<f64>, &Cell)| {
+                    let (wanted, factor) = (wanted?, self.factor(cell)?);
+                    let met = factor.value >= wanted;
+                    (met || !factor.or_more).then_some(met)
+                };
+                let judged: Vec<bool> =
+                    [(memory, &self.memory), (database, &self.database)].into_iter().filter_map(judge).collect();
                 (!judged.is_empty()).then(|| judged.into_iter().all(|met| met))
             }
         }
@@ -115,6 +147,7 @@ impl Row {
             Target::None => String::new(),
             Target::AtMost(0.0) => "0".to_owned(),
             Target::AtMost(limit) => format!("<= {}", short(limit)),
+            Target::AtLeast(limit) => format!(">= {}", short(limit)),
             Target::Factor { memory, database } => {
                 let part = |factor: Option<f64>| factor.map_or("-".to_owned(), |f| format!(">= {}x", short(f)));
                 format!("{} / {}", part(memory), part(database))
@@ -123,18 +156,17 @@ impl Row {
     }
 }
 
-const HEADER: &str =
-    "| | 1.25 memory | 1.25 --database | trellis | better than memory | better than --database | target | met |
-|---|---|---|---|---|---|---|---|
-";
-
-/// The table as markdown; every section is a line of its own in bold.
-pub fn markdown(sections: &[(String, Vec<Row>)]) -> String {
-    let mut text = HEADER.to_owned();
+/// The table as markdown; every section is a line of its own in bold. The names are those of the three servers.
+pub fn markdown(names: [&str; 3], sections: &[(String, Vec<Row>)]) -> String {
+    let [memory, database, ours] = names;
+    let mut text = format!(
+        "| | {memory} | {database} | {ours} | better than memory | better than --database | target | met |\n\
+         |---|---|---|---|---|---|---|---|\n"
+    );
     for (title, rows) in sections {
         let _ = writeln!(text, "| **{title}** | | | | | | | |");
         for row in rows {
-            let factor = |cell: &Cell| row.factor(cell).map_or("-".to_owned(), |f| format!("{}x", short(f)));
+            let factor = |cell: &Cell| row.factor(cell).map_or("-".to_owned(), |factor| factor.to_string());
             let met = row.met().map_or("", |met| if met { "yes" } else { "**no**" });
             let _ = writeln!(
                 text,
@@ -232,17 +264,39 @@ mod tests {
     }
 
     #[test]
+    fn what_was_cut_off_can_meet_a_target_but_not_miss_it() {
+        let target = Target::Factor { memory: Some(20.0), database: None };
+        let missing = || Cell::Missing("not run".into());
+        let wall = |ours: f64| row(Better::Lower, target, [Cell::Above(200.0), missing(), ours.into()]);
+        assert_eq!((wall(8.0).met(), wall(40.0).met()), (Some(true), None));
+        assert_eq!(wall(8.0).factor(&Cell::Above(200.0)).unwrap().to_string(), "> 25x");
+        let rate = row(Better::Higher, target, [Cell::Below(5.0), missing(), 125.0.into()]);
+        assert_eq!(rate.met(), Some(true));
+        assert_eq!((Cell::Above(200.0).to_string(), Cell::Below(5.0).to_string()), ("> 200".into(), "< 5".into()));
+        let ours_cut_off = row(Better::Lower, target, [8.0.into(), missing(), Cell::Above(200.0)]);
+        assert_eq!(ours_cut_off.met(), None);
+    }
+
+    #[test]
+    fn at_least_is_judged_by_ours_alone() {
+        let held = |ours: f64| row(Better::Neither, Target::AtLeast(10.0), [1.0.into(), 1.0.into(), ours.into()]);
+        assert_eq!((held(10.0).met(), held(9.0).met()), (Some(true), Some(false)));
+    }
+
+    #[test]
     fn the_table_reads_as_markdown() {
         let target = Target::Factor { memory: Some(3.0), database: Some(10.0) };
         let rows = vec![
             row(Better::Lower, target, [1.2.into(), Cell::Incomparable(8.0, "overloaded".into()), 0.3.into()]),
             row(Better::Neither, Target::AtMost(0.0), [1.0.into(), 0.0.into(), 2.0.into()]),
         ];
-        let text = markdown(&[("per request".into(), rows)]);
-        let lines: Vec<&str> = text.lines().skip(2).collect();
+        let text = markdown(["1.25 memory", "1.25 --database", "trellis"], &[("per request".into(), rows)]);
+        let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines,
             [
+                "| | 1.25 memory | 1.25 --database | trellis | better than memory | better than --database | target | met |",
+                "|---|---|---|---|---|---|---|---|",
                 "| **per request** | | | | | | | |",
                 "| m | 1.2 | 8 (overloaded) | 0.3 | 4x | - | >= 3x / >= 10x | yes |",
                 "| m | 1 | 0 | 2 | - | - | 0 | **no** |",

@@ -4,54 +4,67 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use tonic::Status;
-use trellis_wire::proto::{ObjectTree, PullObjectResponse, PushObjectResponse};
+use trellis_wire::proto::{
+    Node, ObjectTree, PullObjectRequest, PullObjectResponse, PushObjectRequest, PushObjectResponse,
+};
 
-use crate::call::Tally;
+use crate::call::{CallError, Caller};
 use crate::pacing::Backoff;
 use crate::payload::Object;
+use crate::rpc::Rpc;
 
-/// The calls that nodes and the ServerApp have in common.
+/// Somebody who moves objects: a node or a ServerApp.
 pub trait ObjectPort: Sync {
+    const PULL: Rpc<PullObjectRequest, PullObjectResponse>;
+    const PUSH: Rpc<PushObjectRequest, PushObjectResponse>;
+
+    fn caller(&self) -> &Caller;
+    fn node_id(&self) -> u64;
+
+    /// Asks for an object once.
     fn pull_object(
         &self,
         run_id: u64,
         object_id: &str,
-    ) -> impl Future<Output = Result<PullObjectResponse, Status>> + Send;
-    fn push_object(
-        &self,
-        run_id: u64,
-        object_id: &str,
-        content: Bytes,
-    ) -> impl Future<Output = Result<PushObjectResponse, Status>> + Send;
-    fn tally(&self) -> &Tally;
+    ) -> impl Future<Output = Result<PullObjectResponse, CallError>> + Send {
+        let node = Some(Node { node_id: self.node_id() });
+        let request = PullObjectRequest { node, run_id, object_id: object_id.to_owned() };
+        async move { self.caller().insist(&Self::PULL, &request).await }
+    }
 }
 
 /// Pulls every object of the tree and drops it: checking contents is not what is measured.
-pub async fn pull_tree(port: &impl ObjectPort, run_id: u64, tree: &ObjectTree) -> Result<(), Status> {
+pub async fn pull_tree(port: &impl ObjectPort, run_id: u64, tree: &ObjectTree) -> Result<(), CallError> {
     let mut ids = Vec::new();
     collect_ids(tree, &mut HashSet::new(), &mut ids);
     two_at_a_time(&ids, |id| pull_when_available(port, run_id, id)).await
 }
 
-/// Pushes those of the objects that the server asked for.
-pub async fn push_wanted(
-    port: &impl ObjectPort,
+/// Pushes those of the objects that the server asked for, in the session it opened for them (1.25 knows none).
+pub async fn push_wanted<P: ObjectPort>(
+    port: &P,
     run_id: u64,
+    session_id: &str,
     objects: impl Iterator<Item = &Object>,
     wanted: &[String],
-) -> Result<(), Status> {
+) -> Result<(), CallError> {
     let wanted: HashSet<&str> = wanted.iter().map(String::as_str).collect();
     let objects: Vec<&Object> = objects.filter(|object| wanted.contains(object.id.as_str())).collect();
     two_at_a_time(&objects, |object| async move {
-        let response = port.push_object(run_id, &object.id, object.bytes.clone()).await?;
-        if response.stored { Ok(()) } else { Err(refused(port, "the server did not store an object")) }
+        let request = PushObjectRequest {
+            node: Some(Node { node_id: port.node_id() }),
+            run_id,
+            object_id: object.id.clone(),
+            object_content: object.bytes.clone(),
+            session_id: session_id.to_owned(),
+        };
+        let answer = port.caller().insist(&P::PUSH, &request).await?;
+        if answer.stored { Ok(()) } else { Err(refused(port, "the server did not store an object")) }
     })
     .await
 }
 
-async fn pull_when_available(port: &impl ObjectPort, run_id: u64, id: &str) -> Result<(), Status> {
+async fn pull_when_available(port: &impl ObjectPort, run_id: u64, id: &str) -> Result<(), CallError> {
     let mut backoff = Backoff::default();
     loop {
         let response = port.pull_object(run_id, id).await?;
@@ -61,14 +74,14 @@ async fn pull_when_available(port: &impl ObjectPort, run_id: u64, id: &str) -> R
         if response.object_available {
             return Ok(());
         }
-        tokio::time::sleep(backoff.after_object_missing(&mut port.tally().jitter())).await;
+        tokio::time::sleep(backoff.after_object_missing(&mut port.caller().tally().jitter())).await;
     }
 }
 
-fn refused(port: &impl ObjectPort, what: &str) -> Status {
-    let status = Status::not_found(what);
-    port.tally().fail(&status);
-    status
+fn refused(port: &impl ObjectPort, what: &str) -> CallError {
+    let error = CallError::end(what);
+    port.caller().tally().fail(&error);
+    error
 }
 
 fn collect_ids<'a>(tree: &'a ObjectTree, seen: &mut HashSet<&'a str>, ids: &mut Vec<&'a str>) {
@@ -80,9 +93,9 @@ fn collect_ids<'a>(tree: &'a ObjectTree, seen: &mut HashSet<&'a str>, ids: &mut 
     }
 }
 
-async fn two_at_a_time<'a, T, F>(items: &'a [T], job: impl Fn(&'a T) -> F) -> Result<(), Status>
+async fn two_at_a_time<'a, T, F>(items: &'a [T], job: impl Fn(&'a T) -> F) -> Result<(), CallError>
 where
-    F: Future<Output = Result<(), Status>>,
+    F: Future<Output = Result<(), CallError>>,
 {
     let next = AtomicUsize::new(0);
     let worker = || async {
@@ -129,7 +142,7 @@ mod tests {
         let tried = Cell::new(0);
         let job = |_: &u32| {
             tried.set(tried.get() + 1);
-            std::future::ready(Err(Status::cancelled("shed")))
+            std::future::ready(Err(CallError::end("shed")))
         };
         two_at_a_time(&[1, 2, 3, 4], job).await.unwrap_err();
         assert_eq!(tried.get(), 1);

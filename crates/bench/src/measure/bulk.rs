@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::round::{Stage, lossy, unpaced};
 use super::{MB, Outcome, Watch};
 use crate::Failure;
+use crate::line::Transport;
 use crate::process;
 use crate::superlink::SuperLink;
 use crate::table::{Better, Cell, Metric, Target};
@@ -27,8 +28,11 @@ impl Bulk {
         format!("{:.0} MB x {} nodes (5 MiB chunks, 2 in flight per node)", self.model_bytes as f64 / MB, self.nodes)
     }
 
-    pub fn metrics(&self) -> Vec<Metric> {
-        let promised = Target::Factor { memory: Some(1.0), database: Some(5.0) };
+    pub fn metrics(&self, transport: Transport) -> Vec<Metric> {
+        let promised = match transport {
+            Transport::Grpc => Target::Factor { memory: Some(1.0), database: Some(5.0) },
+            Transport::Http => Target::None,
+        };
         // Caches and allocator slack may stay, but less than a single copy of the model.
         let less_than_one_model = Target::AtMost(self.model_bytes as f64 / MB);
         vec![
@@ -60,7 +64,10 @@ impl Bulk {
         let after = server.memory()?;
 
         let mb = |bytes: u64| bytes as f64 / MB;
-        let cell = |value: f64| lossy(value, phases.lost, self.nodes, self.limit);
+        let cell = |value: f64| match phases.cut_off {
+            true => Cell::Above(value),
+            false => lossy(value, phases.lost, self.nodes, self.limit),
+        };
         let cells = vec![
             cell(phases.collected_s),
             if phases.lost == 0 { (mb(moved) / phases.collected_s).into() } else { Cell::Missing("-".to_owned()) },

@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use super::{MB, Outcome, Watch};
+use super::{MB, Outcome, Spent, Watch};
 use crate::Failure;
 use crate::call::Tally;
 use crate::fleet::{self, Pulse};
+use crate::line::Transport;
 use crate::pacing::Jitter;
+use crate::process;
+use crate::serverapp;
+use crate::stats::Samples;
 use crate::superlink::SuperLink;
 use crate::table::{Better, Cell, Metric, Target};
 
@@ -19,6 +23,7 @@ const SPREAD: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_secs(5);
 /// No longer than this, however long polls are held.
 const LONGEST: Duration = Duration::from_secs(150);
+const LIST_LIMIT: Duration = Duration::from_secs(20);
 const SECOND: Duration = Duration::from_secs(1);
 /// Beyond either of these a server does not keep up: its CPU is no longer the price of the fleet.
 const OVERLOAD_HEARTBEAT_MS: f64 = 1000.0;
@@ -35,13 +40,18 @@ impl Idle {
         format!("{} idle nodes, official pacing", crate::table::short(self.nodes as f64))
     }
 
-    pub fn metrics(&self) -> Vec<Metric> {
-        let at_full_size = |limit| if self.nodes >= 10_000 { Target::AtMost(limit) } else { Target::None };
-        let per_node = Target::Factor { memory: Some(15.0), database: Some(100.0) };
+    pub fn metrics(&self, transport: Transport) -> Vec<Metric> {
+        let over_grpc = |target| if transport == Transport::Grpc { target } else { Target::None };
+        let at_full_size = |target| if self.nodes >= 10_000 { target } else { Target::None };
+        let per_node = over_grpc(Target::Factor { memory: Some(15.0), database: Some(100.0) });
+        let cpu = over_grpc(at_full_size(Target::AtMost(25.0)));
+        let resident = over_grpc(at_full_size(Target::AtMost(600.0)));
+        let all_held = at_full_size(Target::AtLeast(self.nodes as f64));
         vec![
-            Metric::new("server CPU, % of one core", Better::Lower, at_full_size(25.0)),
+            Metric::new("nodes online at the end", Better::Neither, all_held),
+            Metric::new("server CPU, % of one core", Better::Lower, cpu),
             Metric::new("server CPU us per node and second", Better::Lower, per_node),
-            Metric::new("RSS MB", Better::Lower, at_full_size(600.0)),
+            Metric::new("RSS MB", Better::Lower, resident),
             Metric::new("heartbeat p99 ms", Better::Lower, Target::None),
             Metric::new("failed calls", Better::Neither, Target::AtMost(0.0)),
             Metric::new("nodes registered per second", Better::Higher, Target::None),
@@ -81,34 +91,67 @@ impl Idle {
         let watch = Watch::start(server)?;
         self.observe(&pulse).await;
         let spent = watch.stop(server)?;
-        let resident = server.memory()?.resident as f64;
-        let mut heartbeats = pulse.heartbeats.lock().expect("no panic while counting").clone();
-        let (polls, failed) = (pulse.polls.load(Ordering::Relaxed), tally.failed());
+        let heartbeats = pulse.heartbeats.lock().expect("no panic while counting").clone();
+        let seen = Seen {
+            polls: pulse.polls.load(Ordering::Relaxed),
+            heartbeats,
+            failed: tally.failed(),
+            resident_bytes: server.memory()?.resident,
+            descriptors: process::open_descriptors(server.pid())?,
+            online: online_nodes(server).await,
+            registered_per_s,
+        };
         drop(tasks);
+        Ok(self.outcome(seen, &spent, &tally))
+    }
 
-        let heartbeat_p99_ms = heartbeats.percentile(99.0).unwrap_or(f64::NAN);
-        let calls = (polls + heartbeats.len()) as f64;
-        let overloaded = heartbeat_p99_ms > OVERLOAD_HEARTBEAT_MS || failed as f64 > OVERLOAD_FAILED_SHARE * calls;
+    fn outcome(&self, mut seen: Seen, spent: &Spent, tally: &Tally) -> Outcome {
+        let heartbeat_p99_ms = seen.heartbeats.percentile(99.0).unwrap_or(f64::NAN);
+        let calls = (seen.polls + seen.heartbeats.len()) as f64;
+        let overloaded = heartbeat_p99_ms > OVERLOAD_HEARTBEAT_MS || seen.failed as f64 > OVERLOAD_FAILED_SHARE * calls;
         let cpu_share = spent.server_cpu_s / spent.wall_s;
         let cell = |value: f64| {
             if overloaded { Cell::Incomparable(value, "overloaded".to_owned()) } else { Cell::Number(value) }
         };
         let cells = vec![
+            seen.online.as_ref().map_or(Cell::Missing("not told".to_owned()), |&nodes| Cell::Number(nodes as f64)),
             cell(cpu_share * 100.0),
             cell(cpu_share * 1e6 / self.nodes as f64),
-            cell(resident / MB),
+            cell(seen.resident_bytes as f64 / MB),
             cell(heartbeat_p99_ms),
-            (failed as f64).into(),
-            registered_per_s.into(),
+            (seen.failed as f64).into(),
+            seen.registered_per_s.into(),
         ];
         let mut notes = vec![format!(
-            "{polls} polls and {} heartbeats in {:.0} s, {} retries; generator {:.2} cores busy",
-            heartbeats.len(),
+            "{} polls and {} heartbeats in {:.0} s, {} retries; server with {} descriptors open; generator {:.2} cores \
+             busy",
+            seen.polls,
+            seen.heartbeats.len(),
             spent.wall_s,
             tally.retries(),
+            seen.descriptors,
             spent.generator_cpu_s / spent.wall_s
         )];
         notes.extend(tally.errors().into_iter().map(|(text, count)| format!("{count} x {text}")));
-        Ok(Outcome { cells, notes, complete: true })
+        notes.extend(seen.online.err().map(|error| format!("the nodes were not listed: {error}")));
+        Outcome { cells, notes, complete: true }
     }
+}
+
+/// What came of a fleet at rest.
+struct Seen {
+    polls: usize,
+    /// Milliseconds each.
+    heartbeats: Samples,
+    failed: u64,
+    resident_bytes: u64,
+    descriptors: usize,
+    online: Result<usize, Failure>,
+    registered_per_s: f64,
+}
+
+/// As the server itself has it: one that holds its nodes should also be able to list them.
+async fn online_nodes(server: &SuperLink) -> Result<usize, Failure> {
+    let nodes = tokio::time::timeout(LIST_LIMIT, serverapp::list_nodes(&server.addresses)).await??;
+    Ok(nodes.iter().filter(|node| node.status == "online").count())
 }

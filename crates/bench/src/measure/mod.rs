@@ -8,6 +8,7 @@ pub mod round;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
+use crate::line::Transport;
 use crate::superlink::{Contender, SuperLink};
 use crate::table::{Cell, Metric};
 
@@ -50,12 +51,13 @@ impl Measurement {
         }
     }
 
-    pub fn metrics(&self) -> Vec<Metric> {
+    /// What is promised depends on the transport, for so do the originals.
+    pub fn metrics(&self, transport: Transport) -> Vec<Metric> {
         match self {
-            Measurement::Requests(requests) => requests.metrics(),
-            Measurement::Idle(idle) => idle.metrics(),
-            Measurement::Round(round) => round.metrics(),
-            Measurement::Bulk(bulk) => bulk.metrics(),
+            Measurement::Requests(requests) => requests.metrics(transport),
+            Measurement::Idle(idle) => idle.metrics(transport),
+            Measurement::Round(round) => round.metrics(transport),
+            Measurement::Bulk(bulk) => bulk.metrics(transport),
         }
     }
 

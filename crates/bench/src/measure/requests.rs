@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tonic::Status;
 
 use super::{Outcome, Spent, Watch};
 use crate::Failure;
-use crate::call::Tally;
+use crate::call::{CallError, Tally};
 use crate::fleet;
+use crate::line::Transport;
 use crate::node::SimNode;
 use crate::payload::{Beside, Envelope, Model};
 use crate::serverapp::ServerApp;
@@ -56,8 +56,11 @@ impl Requests {
         format!("requests: {} in turn, {} in flight", rpcs.join(", "), self.in_flight)
     }
 
-    pub fn metrics(&self) -> Vec<Metric> {
-        let cpu = Target::Factor { memory: Some(3.0), database: Some(10.0) };
+    pub fn metrics(&self, transport: Transport) -> Vec<Metric> {
+        let cpu = match transport {
+            Transport::Grpc => Target::Factor { memory: Some(3.0), database: Some(10.0) },
+            Transport::Http => Target::Factor { memory: Some(12.0), database: Some(20.0) },
+        };
         vec![
             Metric::new("server CPU ms per request", Better::Lower, cpu),
             Metric::new("requests/s", Better::Higher, Target::None),
@@ -72,8 +75,7 @@ impl Requests {
         let nodes = fleet::join(&server.addresses, self.in_flight, &tally).await?;
         let app = ServerApp::launch(&server.addresses, tally.clone()).await?;
         let model = Model::generate(MODEL_BYTES, 1, Beside::Config);
-        let envelopes: Vec<Envelope> =
-            nodes.iter().map(|node| Envelope::instruction(app.run_id, node.id, "1", &model)).collect();
+        let envelopes: Vec<Envelope> = nodes.iter().map(|node| app.instruction(node.id, "1", &model)).collect();
         app.push(&envelopes, &model).await?;
         let object_id = &model.objects[0].id;
 
@@ -152,7 +154,7 @@ impl Requests {
     }
 }
 
-async fn call(node: &SimNode, which: Call, run_id: u64, object_id: &str) -> Result<(), Status> {
+async fn call(node: &SimNode, which: Call, run_id: u64, object_id: &str) -> Result<(), CallError> {
     match which {
         Call::Heartbeat => node.heartbeat().await,
         Call::GetRun => node.get_run(run_id).await,

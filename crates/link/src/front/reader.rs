@@ -1,9 +1,14 @@
 //! The one message that a call brings, read piece by piece: an object may be larger than memory.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use trellis_core::refusal::{Kind, Refusal};
+
+/// A peer that sends nothing for this long in the middle of a message is given up: it holds a place that others need.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A gRPC message starts with a flag byte and four bytes of length.
 const GRPC_PREFIX_BYTES: u64 = 5;
@@ -46,7 +51,8 @@ impl MessageReader {
     /// The next piece, at most `limit` bytes; never empty.
     pub async fn piece(&mut self, limit: u64) -> Result<Bytes, Refusal> {
         while self.current.is_empty() {
-            match self.body.frame().await {
+            let next = tokio::time::timeout(PATIENCE, self.body.frame()).await;
+            match next.map_err(|_| malformed("the message stopped half-way"))? {
                 Some(Ok(frame)) => self.current = frame.into_data().unwrap_or_default(),
                 Some(Err(_)) => return Err(Refusal::new(Kind::Transient, "the peer went away")),
                 None => return Err(malformed("the message is shorter than announced")),

@@ -14,6 +14,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
+    print("faulty: waiting")
     announce(context)
     while True:
         grid.get_node_ids()

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -21,16 +22,20 @@ def train(message: Message, context: Context) -> Message:
     arrays = message.content["arrays"].to_numpy_ndarrays()
     server_round = int(message.content["config"]["server-round"])
     updated = model.local_update(arrays, int(context.run_config["seed"]), partition, server_round)
-    metrics = MetricRecord({"num-examples": model.example_count(partition), "mean-square": model.mean_square(updated)})
-    return Message(content=RecordDict({"arrays": ArrayRecord(updated), "metrics": metrics}), reply_to=message)
+    content = RecordDict({"arrays": ArrayRecord(updated), "metrics": _metrics(context, updated)})
+    return Message(content=content, reply_to=message)
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    partition = int(context.node_config["partition-id"])
     arrays = message.content["arrays"].to_numpy_ndarrays()
-    metrics = MetricRecord({"num-examples": model.example_count(partition), "mean-square": model.mean_square(arrays)})
-    return Message(content=RecordDict({"metrics": metrics}), reply_to=message)
+    return Message(content=RecordDict({"metrics": _metrics(context, arrays)}), reply_to=message)
+
+
+def _metrics(context: Context, arrays: list[np.ndarray]) -> MetricRecord:
+    partition, partitions = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+    examples = model.example_count(partition, partitions)
+    return MetricRecord({"num-examples": examples, "mean-square": model.mean_square(arrays)})
 
 
 def _pass_gate(context: Context, partition: int) -> None:

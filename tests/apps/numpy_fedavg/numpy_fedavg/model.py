@@ -1,8 +1,9 @@
 """The arithmetic of the app: pure functions on numpy arrays. Knows nothing of Flower.
 
 FedAvg adds replies in the order in which they arrive, so a comparison bit for bit needs sums that are exact in float32.
-Every value a client sends is a multiple of 1/256 and at most 32 in size (13 bits), and the weights are 1/4 and 3/4 for
-two partitions: the weighted sums need 15 of float32's 24 bits, whatever the order.
+Every value a client sends is a multiple of 1/256 and at most 32 in size (13 bits), and the weights are multiples of a
+power of two (1/4 and 3/4 for two partitions, 1/16 for eight): the weighted sums need no more than 17 of float32's 24
+bits, whatever the order.
 """
 
 import hashlib
@@ -12,7 +13,6 @@ import numpy as np
 GRID = np.float32(256)
 LIMIT = np.float32(32)
 STEP_RANGE = 16 * 256
-EXAMPLES_BY_PARTITION = (1, 3)
 
 
 def initial_arrays(seed: int, count: int, length: int) -> list[np.ndarray]:
@@ -29,8 +29,13 @@ def local_update(arrays: list[np.ndarray], seed: int, partition: int, server_rou
     return updated
 
 
-def example_count(partition: int) -> int:
-    return EXAMPLES_BY_PARTITION[partition % len(EXAMPLES_BY_PARTITION)]
+def example_count(partition: int, partitions: int) -> int:
+    """One each, and the rest for the last partition, so that all of them have a power of two."""
+    return total_examples(partitions) - (partitions - 1) if partition == partitions - 1 else 1
+
+
+def total_examples(partitions: int) -> int:
+    return 1 << partitions.bit_length()
 
 
 def mean_square(arrays: list[np.ndarray]) -> float:
@@ -50,11 +55,11 @@ def digest(arrays: list[np.ndarray]) -> str:
 def reference_digest(seed: int, count: int, length: int, rounds: int, partitions: int = 2) -> str:
     """The digest after `rounds` of FedAvg, computed here without any SuperLink."""
     arrays = initial_arrays(seed, count, length)
-    total = sum(example_count(partition) for partition in range(partitions))
+    total = total_examples(partitions)
     for server_round in range(1, rounds + 1):
         sums = [np.zeros_like(array) for array in arrays]
         for partition in range(partitions):
-            factor = np.float32(example_count(partition) / total)
+            factor = np.float32(example_count(partition, partitions) / total)
             for index, update in enumerate(local_update(arrays, seed, partition, server_round)):
                 sums[index] += factor * update
         arrays = sums

@@ -10,9 +10,6 @@ from flwr.serverapp.strategy import FedAvg
 
 from numpy_fedavg import model
 
-# Two nodes take part in every round, or the result would depend on who was there.
-NODES = 2
-
 app = ServerApp()
 
 
@@ -20,6 +17,8 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     rounds = int(config["num-server-rounds"])
+    # All nodes take part in every round, or the result would depend on who was there.
+    nodes = int(config["nodes"])
     result_path = str(config["result-path"])
     if result_path:
         Path(result_path + ".pid").write_text(f"{os.getpid()}\n")
@@ -32,9 +31,9 @@ def main(grid: Grid, context: Context) -> None:
 
     strategy = FedAvg(
         fraction_evaluate=1.0 if config["evaluate"] else 0.0,
-        min_train_nodes=NODES,
-        min_evaluate_nodes=NODES,
-        min_available_nodes=NODES,
+        min_train_nodes=nodes,
+        min_evaluate_nodes=nodes,
+        min_available_nodes=nodes,
     )
     result = strategy.start(grid, ArrayRecord(arrays), num_rounds=rounds, evaluate_fn=report)
 

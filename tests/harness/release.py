@@ -1,0 +1,98 @@
+"""An installed official Flower release: where its commands are, and what they want to be told.
+
+The one place that knows in which release a flag, a transport or a file changed.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from provision import DEFAULT_VERSION, CannotBeHad, provision
+
+DEFAULT = DEFAULT_VERSION
+GRPC, HTTP = "grpc", "http"
+
+
+@dataclass(frozen=True)
+class Flower:
+    """One release, e.g. 1.42."""
+
+    version: str
+    bin: Path
+
+    @property
+    def minor(self) -> int:
+        return int(self.version.partition(".")[2])
+
+    def command(self, name: str) -> str:
+        return str(self.bin / name)
+
+    @property
+    def cli_transport(self) -> str:
+        return HTTP if self.minor >= 37 else GRPC
+
+    @property
+    def fleet_transport(self) -> str:
+        return HTTP if self.minor >= 40 else GRPC
+
+    @property
+    def runtime_transport(self) -> str:
+        """Between ServerApps or their launcher and the SuperLink."""
+        return HTTP if self.minor >= 35 else GRPC
+
+    @property
+    def cli_reads_home(self) -> bool:
+        """Whether `flwr` looks for the SuperLink's address in FLWR_HOME, not in the app's pyproject.toml."""
+        return self.minor >= 26
+
+    @property
+    def cli_shows_federations(self) -> bool:
+        """Whether there is a `federation show`; later it is a form of `federation list`."""
+        return self.minor < 27
+
+    @property
+    def node_has_one_port(self) -> bool:
+        """Whether a SuperNode is told `--host` and `--port`, not the address of its ClientAppIo API."""
+        return self.minor >= 34
+
+    @property
+    def node_wants_certificate(self) -> bool:
+        """Whether a SuperNode of a SuperLink with TLS has to serve its own ClientApps with TLS, too."""
+        return self.minor >= 37
+
+    @property
+    def superlink_has_one_port(self) -> bool:
+        """Whether the official SuperLink serves apps at `--host` and `--port`, not at an address of their own."""
+        return self.minor >= 34
+
+    @property
+    def superlink_keeps_files(self) -> bool:
+        return self.minor < 29
+
+    @property
+    def superlink_installs_packages(self) -> bool:
+        """Whether it has to be told not to fetch an app's dependencies from a package index."""
+        return self.minor >= 36
+
+    @property
+    def superexec_address_flag(self) -> str:
+        return "--runtime-api-address" if self.minor >= 36 else "--appio-api-address"
+
+    @property
+    def superexec_has_plugins(self) -> bool:
+        return self.minor < 39
+
+
+_known: dict[str, Flower | CannotBeHad] = {}
+
+
+def flower(version: str = DEFAULT) -> Flower:
+    """The release, installed now if need be. One that cannot be had is not tried again."""
+    if version not in _known:
+        try:
+            _known[version] = Flower(version, provision(version) / "bin")
+        except CannotBeHad as why:
+            _known[version] = CannotBeHad(f"official Flower {version} cannot be had here: {why}")
+    found = _known[version]
+    if isinstance(found, CannotBeHad):
+        raise found
+    return found
