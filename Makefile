@@ -42,7 +42,7 @@ lint: ## formatting, clippy without warnings, and the dependency policy
 
 .PHONY: interop
 interop: release ## unmodified Flower 1.25 to 1.42 around our SuperLink, mixed, in every mode (many minutes)
-	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop $(ARGS)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop network security $(ARGS)
 
 .PHONY: monitoring
 monitoring: release ## alert rules, dashboards and events, with Debian's Prometheus and a real training

@@ -53,7 +53,7 @@ impl Rejected {
     fn refusal(self, purpose: Purpose) -> Refusal {
         let text = match purpose {
             Purpose::Access | Purpose::Refresh => {
-                "The token is not valid. Log in again, or ask an administrator for a new one."
+                "The token is not valid. Log in again (`flwr login`), or ask an administrator for a new one."
             }
             Purpose::Join => "The join token is not valid. Each works once and for a limited time: ask for a new one.",
         };

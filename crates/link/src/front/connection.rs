@@ -81,6 +81,15 @@ impl Port {
     }
 }
 
+/// Whether a call was refused for who sent it. A node whose key is not known is told so in Flower's way, as a condition.
+fn is_about_identity(rpc: &Rpc, kind: Kind) -> bool {
+    match kind {
+        Kind::Unauthenticated | Kind::Denied => true,
+        Kind::Precondition => rpc.api == Api::Fleet && matches!(rpc.name, "RegisterNode" | "ActivateNode"),
+        _ => false,
+    }
+}
+
 /// Where a call comes from.
 struct From {
     client: Client,
@@ -178,9 +187,9 @@ impl Front {
         let answer = self.call(rpc, from, request).await;
         drop(held);
         if let Err(refusal) = &answer {
-            refusal::log(refusal, method);
+            refusal::log(refusal, method, is_about_identity(rpc, refusal.kind));
             self.link.watch.metrics.call_refused(refusal::reason(refusal));
-            if matches!(refusal.kind, Kind::Unauthenticated | Kind::Denied) {
+            if is_about_identity(rpc, refusal.kind) {
                 let reason = Rejected::of(refusal).map_or_else(|| refusal.text.to_string(), |why| why.to_string());
                 let peer = remote.ip().to_string();
                 refusals::note(

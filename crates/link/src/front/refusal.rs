@@ -137,16 +137,15 @@ pub fn reason(refusal: &Refusal) -> Reason {
     }
 }
 
-/// Faults of ours are logged here, once.
-pub fn log(refusal: &Refusal, method: &str) {
+/// Faults of ours are logged here, once; and callers who are not who they should be.
+pub fn log(refusal: &Refusal, method: &str, is_about_identity: bool) {
     match refusal.kind {
         Kind::Transient => {
             let cause = refusal.source().map(ToString::to_string).unwrap_or_default();
             tracing::warn!(method, error = %refusal, cause, "call refused for now");
         }
-        Kind::Unauthenticated | Kind::Invalid | Kind::TooLarge => {
-            tracing::warn!(method, error = %refusal, "call refused");
-        }
+        Kind::Invalid | Kind::TooLarge => tracing::warn!(method, error = %refusal, "call refused"),
+        _ if is_about_identity => tracing::warn!(method, error = %refusal, "call refused"),
         _ => tracing::debug!(method, error = %refusal, "call refused"),
     }
 }

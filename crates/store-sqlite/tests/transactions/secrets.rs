@@ -44,7 +44,7 @@ fn who(scene: &Scene, n: u8, now: f64) -> Result<String, Rejected> {
 
 /// Why the secret was refused, in the words that are the same for everybody.
 fn why(refusal: Refusal) -> Rejected {
-    let words = "The token is not valid. Log in again, or ask an administrator for a new one.";
+    let words = "The token is not valid. Log in again (`flwr login`), or ask an administrator for a new one.";
     assert_eq!((refusal.kind, refusal.to_string().as_str()), (Kind::Unauthenticated, words));
     Rejected::of(&refusal).expect("the reason is kept for the audit log")
 }
