@@ -6,8 +6,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use trellis_client::{CreateAccount, DisableAccount, EnableAccount, ListAccounts, Role, SetRole};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, moment, print, print_json,
-    remark,
+    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, print,
+    print_json,
 };
 
 const AFTER_HELP: &str = "\
@@ -123,12 +123,8 @@ async fn add(name: &str, role: Role, save: &SaveArgs, output: &OutputArgs, calle
     let superlink = caller.superlink()?;
     let place = save.prepare()?;
     let new = superlink.call(&CreateAccount { name: name.to_owned(), role }).await?;
-    if output.format == Format::Json && !place.is_file() {
-        print_json(&new);
-        return Ok(());
-    }
-    remark(&format!("Account {} is added as {}. Its token is not shown again.", new.name, new.role));
-    place.keep(&new.token);
+    let made = format!("Account {} is added as {}, with a token.", clean(&new.name), clean(&new.role));
+    place.keep(output.format, &made, &new.token, &new);
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use trellis_client::{CreateToken, ListTokens, RevokeToken, TokenEntry, WhoAmI};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, moment, parse_ttl, print,
-    print_json, remark,
+    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, parse_ttl,
+    print, print_json, remark,
 };
 
 /// What the SuperLink calls a token that works.
@@ -94,13 +94,9 @@ async fn add(args: &AddArgs) -> Result<(), Trouble> {
     };
     let ttl_s = args.ttl.map(|ttl| ttl.as_secs());
     let new = superlink.call(&CreateToken { account: account.clone(), label: args.label.clone(), ttl_s }).await?;
-    if args.output.format == Format::Json && !place.is_file() {
-        print_json(&new);
-        return Ok(());
-    }
-    let until = new.expires_at.map_or_else(String::new, |time| format!(", good until {}", moment(time)));
-    remark(&format!("Token {} for {account}{until}. It is not shown again.", new.id));
-    place.keep(&new.token);
+    let until = new.expires_at.map_or_else(String::new, |time| format!(", until {}", moment(time)));
+    let made = format!("Token {} is made for {account}{until}.", clean(&new.id));
+    place.keep(args.output.format, &made, &new.token, &new);
     Ok(())
 }
 

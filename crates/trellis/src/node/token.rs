@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use trellis_client::CreateJoinToken;
 
-use crate::remote::{self, CallerArgs, Format, OutputArgs, SaveArgs, Trouble, moment, parse_ttl, print_json, remark};
+use crate::remote::{self, CallerArgs, OutputArgs, SaveArgs, Trouble, clean, moment, parse_ttl};
 
 const AFTER_HELP: &str = "\
 The token alone is on standard output, so that it can be passed on without being seen:
@@ -42,12 +42,8 @@ async fn make(args: &TokenArgs) -> Result<(), Trouble> {
     let superlink = args.caller.superlink()?;
     let place = args.save.prepare()?;
     let new = superlink.call(&CreateJoinToken { ttl_s: args.ttl.as_secs(), label: args.label.clone() }).await?;
-    if args.output.format == Format::Json && !place.is_file() {
-        print_json(&new);
-        return Ok(());
-    }
     let until = new.expires_at.map_or_else(String::new, |time| format!(", until {}", moment(time)));
-    remark(&format!("Join token {}, good for one node{until}. It is not shown again.", new.id));
-    place.keep(&new.token);
+    let made = format!("Token {} lets one node join{until}.", clean(&new.id));
+    place.keep(args.output.format, &made, &new.token, &new);
     Ok(())
 }

@@ -41,7 +41,9 @@ pub struct ConnectionArgs {
     /// Call without TLS over a network: with --insecure, for a SuperLink that is not on this machine
     ///
     /// Everybody on the way can read and change what is sent, tokens too.
-    #[arg(long)]
+    #[arg(long, value_name = "BOOL", env = "TRELLIS_ALLOW_INSECURE_NETWORK", hide_env_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
+    #[arg(value_parser = BoolishValueParser::new(), hide_possible_values = true, hide_default_value = true)]
     allow_insecure_network: bool,
 }
 

@@ -7,9 +7,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::Serialize;
 use trellis_client::Token;
 
-use super::output::{print, remark};
+use super::output::{Format, print, print_json, remark};
 use super::trouble::Trouble;
 
 /// A token is far below this; what is longer is some other file.
@@ -69,28 +70,39 @@ impl SaveArgs {
 }
 
 impl NewSecret {
-    /// Whether the token shall not be shown.
-    pub fn is_file(&self) -> bool {
-        self.file.is_some()
-    }
-
-    /// Puts the token where it belongs.
-    pub fn keep(mut self, token: &str) {
+    /// Tells of the token that was made, and puts it where it belongs. `made` is for people, `answer` for programs; a token
+    /// that is in a file is not shown to either.
+    pub fn keep(mut self, format: Format, made: &str, token: &str, answer: &impl Serialize) {
         self.kept = true;
-        match &mut self.file {
-            None => print(&format!("{token}\n")),
-            Some((path, file)) => {
-                match file.write_all(format!("{token}\n").as_bytes()).and_then(|()| file.sync_all()) {
-                    Ok(()) => remark(&format!("The token is in {}.", path.display())),
-                    // It is told once: better on the screen than nowhere.
-                    Err(error) => {
-                        remark(&format!("{} cannot be written ({error}); this is the token:", path.display()));
-                        print(&format!("{token}\n"));
-                    }
-                }
+        let written = self.file.as_mut().map(|(path, file)| {
+            let done = file.write_all(format!("{token}\n").as_bytes()).and_then(|()| file.sync_all());
+            done.map(|()| path.display().to_string())
+                .map_err(|error| format!("{} cannot be written: {error}", path.display()))
+        });
+        // It is told once: better on the screen than nowhere.
+        if let Some(Err(why)) = &written {
+            remark(&format!("{why}; so the token is shown."));
+        }
+        match (format, written) {
+            (Format::Json, Some(Ok(path))) => print_json(&in_file(answer, path)),
+            (Format::Json, _) => print_json(answer),
+            (Format::Table, Some(Ok(path))) => remark(&format!("{made} It is in {path}.")),
+            (Format::Table, _) => {
+                remark(&format!("{made} It is not shown again:"));
+                print(&format!("{token}\n"));
             }
         }
     }
+}
+
+/// The answer with the place of the token instead of the token.
+fn in_file(answer: &impl Serialize, path: String) -> serde_json::Value {
+    let mut answer = serde_json::to_value(answer).expect("results are plain data");
+    if let Some(fields) = answer.as_object_mut() {
+        fields.remove("token");
+        fields.insert("token_file".to_owned(), path.into());
+    }
+    answer
 }
 
 impl Drop for NewSecret {

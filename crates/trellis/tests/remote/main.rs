@@ -191,6 +191,13 @@ fn a_new_token_is_kept_where_only_its_owner_reads() {
     assert_eq!(fs::read_to_string(&path).expect("the token"), "t0ken\n");
     assert_eq!(fs::metadata(&path).expect("metadata").permissions().mode() & 0o777, 0o600);
 
+    let output = call(&home, &server, &["token", "add", "ada", "--save", "j.token", "-o", "json"]);
+    let printed: Value = serde_json::from_str(good(&output)).expect("JSON");
+    assert_eq!(printed, json!({"id": "7", "token_file": "j.token"}));
+    let output = call(&home, &server, &["token", "add", "ada", "-o", "json"]);
+    let printed: Value = serde_json::from_str(good(&output)).expect("JSON");
+    assert_eq!(printed, json!({"id": "7", "token": "t0ken"}));
+
     let asked = server.asked().len();
     let again = call(&home, &server, &["token", "add", "ada", "--save", "ada.token"]);
     assert_eq!(again.status.code(), Some(2));
