@@ -94,7 +94,8 @@ pub async fn pull_app_inputs(
     request: PullAppInputsRequest,
     client: String,
 ) -> Result<PullAppInputsResponse, Refusal> {
-    pull_inputs(link, sha256(request.token.as_bytes()), client).await
+    let inputs = pull_inputs(link, sha256(request.token.as_bytes()), client).await?;
+    Ok(PullAppInputsResponse { run: inputs.run.map(dialect::first_run), ..inputs })
 }
 
 pub async fn pull_task_input(
@@ -351,7 +352,7 @@ pub async fn confirm_message_received(
 
 pub async fn get_run(link: &Link, caller: &Caller, request: GetRunRequest) -> Result<GetRunResponse, Refusal> {
     let run = link.read(|view| view.run(caller.run(request.run_id)))?;
-    Ok(GetRunResponse { run: run.map(|run| convert::run_out(&run, Default::default())) })
+    Ok(GetRunResponse { run: run.map(|run| dialect::first_run(convert::run_out(&run, Default::default()))) })
 }
 
 pub async fn get_fab(link: &Link, _: &Caller, request: GetFabRequest) -> Result<GetFabResponse, Refusal> {

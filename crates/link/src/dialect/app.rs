@@ -10,6 +10,9 @@ use trellis_wire::proto::*;
 /// What a run is called as a task. A run has one task, with the number of the run.
 pub const SERVER_APP: &str = "flwr-serverapp";
 
+/// The same word in the first dialect: SuperExecs of 1.28 and 1.29 start nothing that is called otherwise.
+const FIRST_SERVER_APP: &str = "serverapp";
+
 /// Who calls for a ServerApp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
@@ -44,6 +47,11 @@ impl Instructions for PushTaskMessagesRequest {
     fn into_parts(self) -> (u64, Vec<Message>, Vec<ObjectTree>) {
         (0, self.messages_list, self.message_object_trees)
     }
+}
+
+/// A run as the first dialect sees it.
+pub fn first_run(run: Run) -> Run {
+    Run { primary_task_type: FIRST_SERVER_APP.to_owned(), ..run }
 }
 
 /// A run as the task that a SuperExec sees.
@@ -104,6 +112,7 @@ mod tests {
         let run = Run { run_id: 1 << 63, fab_hash: "f".to_owned(), ..Default::default() };
         let task = task(&run);
         assert_eq!((task.task_id, task.run_id, task.r#type.as_str()), (1 << 63, 1 << 63, "flwr-serverapp"));
+        assert_eq!(first_run(run.clone()).primary_task_type, "serverapp");
         let context = Context { run_id: 1 << 63, ..Default::default() };
         let input = task_input(PullAppInputsResponse { context: Some(context), run: Some(run), fab: None });
         let context = input.context.unwrap();
