@@ -18,7 +18,7 @@ FUZZ_SECONDS ?= 600
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: release ## our SuperLink, two official SuperNodes and a training, live (about half a minute once built)
@@ -42,7 +42,12 @@ lint: ## formatting, clippy without warnings, and the dependency policy
 
 .PHONY: interop
 interop: release ## unmodified Flower 1.25 to 1.42 around our SuperLink, mixed, in every mode (many minutes)
-	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop network security $(ARGS)
+	@$(PYTHON) tests/provision.py --usual > /dev/null || [ $$? -eq 75 ]
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop network security --matrix $(TARGET_DIR)/interop-matrix.json $(ARGS)
+
+.PHONY: interop-table
+interop-table: ## put what the last whole `make interop` saw into the README
+	$(PYTHON) tests/matrix_table.py $(TARGET_DIR)/interop-matrix.json --update README.md
 
 .PHONY: monitoring
 monitoring: release ## alert rules, dashboards and events, with Debian's Prometheus and a real training

@@ -43,10 +43,11 @@ def main() -> int:
 def product_table(record: matrix.Record) -> list[str]:
     """SuperNodes by command lines; in a cell the runtimes with which a run of both finished."""
     finished = sum(record.meeting(*meeting) == matrix.PASS for meeting in matrix.meetings())
+    runs = len(matrix.COMMAND_LINES) * len(matrix.RUNTIMES)
     lines = [
-        f"Runs of a SuperNode, a command line and a ServerApp of different releases: {finished} of"
-        f" {len(matrix.meetings())} finished with the same weights, bit for bit. In the cells, the releases that ran"
-        " the ServerApp.",
+        f"{finished} of {len(matrix.meetings())} combinations of a SuperNode, a command line and a ServerApp finished a"
+        f" run with the same weights, bit for bit (in {runs} runs, each with a SuperNode of every release). In the"
+        " cells, the releases that ran the ServerApp.",
         "",
         "| SuperNode | " + " | ".join(f"`flwr` {cli}" for cli in matrix.COMMAND_LINES) + " |",
         "|---" * (1 + len(matrix.COMMAND_LINES)) + "|",
@@ -65,15 +66,18 @@ def cell(record: matrix.Record, node: str, cli: str) -> str:
 
 
 def link_table(record: matrix.Record) -> list[str]:
-    """Every provisioned release on every link by itself."""
+    """Every release that was tried, on every link by itself."""
+    between = [version for version in matrix.BETWEEN if any(record.link(link, version) for link in matrix.LINKS)]
+    versions = sorted([*matrix.RELEASES, *between])
     lines = [
         "Each release by itself:",
         "",
         "| release | " + " | ".join(LINK_TITLES[link] for link in matrix.LINKS) + " |",
         "|---" * (1 + len(matrix.LINKS)) + "|",
     ]
-    for version in matrix.RELEASES:
-        lines.append(f"| {version} | " + " | ".join(str(record.link(link, version)) for link in matrix.LINKS) + " |")
+    for version in versions:
+        cells = (record.link(link, version) or "not tried" for link in matrix.LINKS)
+        lines.append(f"| {version} | " + " | ".join(cells) + " |")
     too_old = record.link(matrix.SUPERNODE, matrix.TOO_OLD)
     return [*lines, "", f"A SuperNode of {matrix.TOO_OLD} is {too_old}"]
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Make the cached virtual environments with official Flower releases, and print their paths.
 
-`provision.py [--all | VERSION...]`, e.g. `provision.py 1.25 1.42`; 1.25 alone if nothing is named. The releases and
-their requirements are in versions.ini. Needs only the python3 that runs it (3.10 or newer) and a package index. Knows
-nothing of the tests that use it.
+`provision.py [--usual | VERSION...]`, e.g. `provision.py 1.25 1.42`; 1.25 alone if nothing is named. The releases and
+their requirements are in versions.ini; `--usual` are all but those marked `between`. Needs only the python3 that runs
+it (3.10 or newer) and a package index. Knows nothing of the tests that use it.
 
 A stamp file is written last and names the requirements it stands for, so an interrupted or outdated environment is
 rebuilt instead of trusted. A lock lets several `make` commands run at once. With valid stamps this takes milliseconds.
@@ -42,6 +42,8 @@ class Release:
     requirements: tuple[str, ...]
     # Packages whose version Flower's own metadata prescribes and we do not heed.
     relaxed: tuple[str, ...]
+    # One of those between others, that is not tried every time.
+    between: bool
 
     @property
     def stamp(self) -> str:
@@ -78,7 +80,8 @@ def _release(version: str, settings: configparser.SectionProxy) -> Release:
     def lines(key: str) -> tuple[str, ...]:
         return tuple(line.strip() for line in settings.get(key, "").splitlines() if line.strip())
 
-    return Release(version, settings["flwr"], lines("requirements") + lines("tools"), lines("relaxed"))
+    packages = lines("requirements") + lines("tools")
+    return Release(version, settings["flwr"], packages, lines("relaxed"), settings.getboolean("between", False))
 
 
 @contextlib.contextmanager
@@ -142,8 +145,9 @@ def provision(version: str = DEFAULT_VERSION) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    known = list(releases())
-    versions = known if arguments == ["--all"] else arguments or [DEFAULT_VERSION]
+    known = releases()
+    usual = [version for version, release in known.items() if not release.between]
+    versions = usual if arguments == ["--usual"] else arguments or [DEFAULT_VERSION]
     if unknown := [version for version in versions if version not in known]:
         told = f"{VERSIONS.name} does not have {', '.join(unknown)}; it has {', '.join(known)}"
         print(f"provision: {told}", file=sys.stderr)

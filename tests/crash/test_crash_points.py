@@ -19,6 +19,8 @@ QUICK_KILLS = 2
 LATER_VISITS = {"before-commit": (10, 30), "after-commit": (10, 30), "object-stored": (20,), "file-unlink": (3,)}
 # With separate isolation somebody else starts the ServerApp.
 ONLY_WHERE_WE_LAUNCH = {"app-spawned"}
+# Later ServerApps push their outputs and end their run with one call.
+ONLY_WITH_APPS_OF = {"outputs-pushed": "1.25"}
 LEAST_POINTS = 12
 # Four arrays of one chunk each, their record, the config, the content and two messages.
 OBJECTS_OF_A_ROUND = 4 + 4 + 1 + 1 + 1 + 2
@@ -36,6 +38,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def cases():
     for fleet, isolation, point in itertools.product(FLEETS, (SUBPROCESS, PROCESS), crash_points()):
         if isolation == PROCESS and point in ONLY_WHERE_WE_LAUNCH:
+            continue
+        runtime = FLEETS[fleet]["runtime"]
+        if ONLY_WITH_APPS_OF.get(point, runtime) != runtime:
             continue
         for visit in (1, *LATER_VISITS.get(point, ())):
             yield fleet, isolation, f"{point}:{visit}"

@@ -114,11 +114,12 @@ class FlwrCli:
 
     def federation(self, name: str) -> tuple[dict[int, str], dict[int, str]]:
         """What a federation has, by `federation show` or what took its place: status of nodes and of runs by id."""
-        if self.release.cli_shows_federations:
-            _, nodes, runs = self.json("federation", "show", *self.here)
+        words = ("show",) if self.release.cli_shows_federations else ("list", "--federation", name)
+        shown = self.json("federation", *words, *self.here)
+        if isinstance(shown, dict):
+            nodes, runs = shown["federation"]["nodes"], shown["federation"]["runs"]
         else:
-            shown = self.json("federation", "list", "--federation", name, *self.here)["federation"]
-            nodes, runs = shown["nodes"], shown["runs"]
+            _, nodes, runs = shown
         return _statuses(nodes, "node_id"), _statuses(runs, "run_id")
 
 

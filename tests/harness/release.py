@@ -47,12 +47,12 @@ class Flower:
     @property
     def cli_shows_federations(self) -> bool:
         """Whether there is a `federation show`; later it is a form of `federation list`."""
-        return self.minor < 27
+        return self.minor < 26
 
     @property
     def node_has_one_port(self) -> bool:
         """Whether a SuperNode is told `--host` and `--port`, not the address of its ClientAppIo API."""
-        return self.minor >= 34
+        return self.minor >= 35
 
     @property
     def node_wants_certificate(self) -> bool:
@@ -62,7 +62,7 @@ class Flower:
     @property
     def superlink_has_one_port(self) -> bool:
         """Whether the official SuperLink serves apps at `--host` and `--port`, not at an address of their own."""
-        return self.minor >= 34
+        return self.minor >= 35
 
     @property
     def superlink_keeps_files(self) -> bool:
@@ -71,7 +71,7 @@ class Flower:
     @property
     def superlink_installs_packages(self) -> bool:
         """Whether it has to be told not to fetch an app's dependencies from a package index."""
-        return self.minor >= 36
+        return self.minor >= 33
 
     @property
     def superexec_address_flag(self) -> str:
@@ -79,7 +79,7 @@ class Flower:
 
     @property
     def superexec_has_plugins(self) -> bool:
-        return self.minor < 39
+        return self.minor < 38
 
 
 _known: dict[str, Flower | CannotBeHad] = {}

@@ -10,6 +10,7 @@ import pytest
 
 from harness.federation import PROCESS, SUBPROCESS, Federation
 from harness.matrix import (
+    BETWEEN,
     COMMAND_LINES,
     COMMANDS,
     LAUNCHED,
@@ -31,6 +32,16 @@ ROUNDS = 1
 OLDEST, NEWEST = "1.25", "1.42"
 
 pytestmark = pytest.mark.trellis_only
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    versions = RELEASES + (BETWEEN if metafunc.config.getoption("--every-release") else ())
+    if "cli_version" in metafunc.fixturenames:
+        metafunc.parametrize("cli_version", versions)
+    if "app_version" in metafunc.fixturenames:
+        # The product has those of its runtimes that we launch.
+        launched = [(LAUNCHED, version) for version in versions if version not in RUNTIMES]
+        metafunc.parametrize(("link", "app_version"), launched + [(SUPEREXEC, version) for version in versions])
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +74,8 @@ def test_a_run_with_a_node_of_every_release(fleet, version, reference, record):
         record.met(node, version, fleet.shape.runtime, PASS)
 
 
-@pytest.mark.parametrize("version", RELEASES)
-def test_every_command_of(waiting, version, record):
-    cli, control = waiting.cli_of(version), waiting.superlink.control
+def test_every_command_of(waiting, cli_version, record):
+    cli, control = waiting.cli_of(cli_version), waiting.superlink.control
     run_id = cli.submit()
     control.wait_status(run_id, "running", START_LIMIT_S)
     wait_for("the ServerApp's line", lambda: "faulty: waiting" in control.logged(run_id), LOG_LIMIT_S)
@@ -82,7 +92,7 @@ def test_every_command_of(waiting, version, record):
     assert cli.runs()[run_id] == "finished:stopped"
     logged = cli.log(run_id)
     assert "faulty: waiting" in logged.stdout, logged
-    record.tried(COMMANDS, version, PASS)
+    record.tried(COMMANDS, cli_version, PASS)
 
 
 def test_a_node_that_is_too_old_is_told_so(federation, workspace, record):
@@ -98,24 +108,15 @@ def test_a_node_that_is_too_old_is_told_so(federation, workspace, record):
     record.tried(SUPERNODE, TOO_OLD, f"refused: {told[1]}")
 
 
-def serverapps():
-    """Those that the product above does not have."""
-    for version in RELEASES:
-        if version not in RUNTIMES:
-            yield LAUNCHED, version
-        yield SUPEREXEC, version
-
-
-@pytest.mark.parametrize(("link", "version"), serverapps())
-def test_a_serverapp(federation, reference, record, link, version):
+def test_a_serverapp(federation, reference, record, link, app_version):
     isolation = SUBPROCESS if link == LAUNCHED else PROCESS
     expected = reference(rounds=ROUNDS)
-    fed = federation(runtime=version, isolation=isolation, fleet=(version, NEWEST)).start()
+    fed = federation(runtime=app_version, isolation=isolation, fleet=(app_version, NEWEST)).start()
 
     run_id = fed.cli.submit(num_server_rounds=ROUNDS, evaluate=False, result_path=fed.result_path())
 
     state = fed.wait_finished(run_id)
     assert state.status == "finished:completed", state
     assert fed.result()["sha256"] == expected
-    record.tried(link, version, PASS)
-    record.tried(SUPERNODE, version, PASS)
+    record.tried(link, app_version, PASS)
+    record.tried(SUPERNODE, app_version, PASS)
