@@ -12,6 +12,7 @@ mod http;
 mod listen;
 mod login;
 mod objects;
+mod pages;
 mod reader;
 mod refusal;
 pub mod rpc;

@@ -6,13 +6,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use trellis_core::access::Rejected;
-use trellis_core::account::Permission;
 use trellis_core::audit::RefusedCall;
 use trellis_core::refusal::{Kind, Refusal};
 
@@ -22,18 +21,19 @@ use super::door::Door;
 use super::listen::{Connection, Line, Listener};
 use super::reader::MessageReader;
 use super::rpc::{self, Api, Rpc};
-use super::{grpc, http as plain, login, refusal};
-use crate::api::account::{self, Tokens};
+use super::{grpc, http as plain, refusal};
+use crate::api::account::Tokens;
 use crate::config::Keepalive;
 use crate::dialect::{Client, NEWEST, OLDEST, Transport};
 use crate::link::Link;
 use crate::refusals;
 use crate::watch::metrics::{self, FrontEnd, Reason};
-use crate::watch::survey;
 
 /// Bytes a peer may send ahead on one call, and on one connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
+/// Of a path that is not served, as much is told and remembered.
+const MAX_PATH_CHARS: usize = 100;
 /// Headers of one request, all together.
 const HEADER_BYTES: u32 = 64 << 10;
 
@@ -102,7 +102,7 @@ struct From {
 /// What all ports share.
 #[derive(Clone)]
 pub struct Front {
-    link: Arc<Link>,
+    pub(super) link: Arc<Link>,
     door: Door,
     keepalive: Keepalive,
     http_port: u16,
@@ -188,7 +188,8 @@ impl Front {
         drop(held);
         if let Err(refusal) = &answer {
             refusal::log(refusal, method, is_about_identity(rpc, refusal.kind));
-            self.link.watch.metrics.call_refused(refusal::reason(refusal));
+            let reason = if client.check().is_err() { Reason::TooOld } else { refusal::reason(refusal) };
+            self.link.watch.metrics.call_refused(reason);
             if is_about_identity(rpc, refusal.kind) {
                 let reason = Rejected::of(refusal).map_or_else(|| refusal.text.to_string(), |why| why.to_string());
                 let peer = remote.ip().to_string();
@@ -226,7 +227,6 @@ impl Front {
             self.link.say_once(format!("{} {client:?}", remote.ip()), || {
                 tracing::warn!(%remote, call = rpc.name, error = %refusal, "a peer of an unknown version is turned away");
             });
-            self.link.watch.metrics.call_refused(Reason::TooOld);
             return Err(refusal);
         }
         let body = match client.transport {
@@ -241,62 +241,19 @@ impl Front {
     }
 
     /// A call that is not served, probably of a peer that is too old, too new or configured for something else.
-    fn unknown(&self, remote: SocketAddr, path: &str, headers: &http::HeaderMap) -> Refusal {
+    pub(super) fn unknown(&self, remote: SocketAddr, path: &str, headers: &http::HeaderMap) -> Refusal {
+        let path: String = path.chars().take(MAX_PATH_CHARS).collect();
         let advice = if path.contains("GrpcAdapter") || path.starts_with("/api/v0/") {
             "start SuperNodes without --grpc-adapter and --rest"
         } else {
             "check that both sides are in this range, and that the peer connects to the right port"
         };
-        let text = format!("This SuperLink serves Flower {OLDEST} to {NEWEST}, and has no {path:.100}: {advice}.");
+        let text = format!("This SuperLink serves Flower {OLDEST} to {NEWEST}, and has no {path}: {advice}.");
         self.link.say_once(format!("{} {path}", remote.ip()), || {
             let client = Client::of(Transport::Grpc, headers).describe(headers);
             tracing::warn!(%remote, path, client, "a peer asks for what is not served: {advice}");
         });
         self.link.watch.metrics.call_refused(Reason::UnknownDialect);
         Refusal::new(Kind::Unimplemented, text)
-    }
-
-    /// What is not a call: the pages for people and monitors.
-    async fn page(&self, port: Port, remote: SocketAddr, request: Request<Incoming>) -> Response<Payload> {
-        let read = matches!(*request.method(), Method::GET | Method::HEAD);
-        match request.uri().path() {
-            "/health" if read && port == Port::Http => self.health(),
-            "/metrics" if read && port == Port::Metrics => self.metrics(),
-            "/metrics" if read && port == Port::Http => match self.may_monitor(remote, request.headers()) {
-                Ok(()) => self.metrics(),
-                Err(refusal) => plain::error(refusal::http_status(refusal.kind), 0, &refusal.text),
-            },
-            "/login" if port == Port::Http && self.link.accounts => login::page(&self.link, request).await,
-            path => {
-                let refusal = self.unknown(remote, path, request.headers());
-                plain::error(StatusCode::NOT_FOUND, 0, &refusal.text)
-            }
-        }
-    }
-
-    /// Monitors on this machine, and accounts.
-    fn may_monitor(&self, remote: SocketAddr, headers: &http::HeaderMap) -> Result<(), Refusal> {
-        if !self.link.accounts || remote.ip().is_loopback() {
-            return Ok(());
-        }
-        let bearer = headers.get("authorization").and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        let missing =
-            || Refusal::new(Kind::Unauthenticated, "metrics are for this machine, and for those with a token");
-        account::authenticate(&self.link, bearer.ok_or_else(missing)?, Permission::View).map(drop)
-    }
-
-    fn metrics(&self) -> Response<Payload> {
-        let text = self.link.watch.scrape(&survey::snapshot(&self.link));
-        plain::with_type(HeaderValue::from_static(metrics::CONTENT_TYPE), Payload::whole(text.into()))
-    }
-
-    fn health(&self) -> Response<Payload> {
-        let works = self.link.store().works();
-        let body = if works { r#"{"status":"ok"}"# } else { r#"{"status":"the state cannot be written"}"# };
-        let mut response = plain::with_type(HeaderValue::from_static("application/json"), Payload::whole(body.into()));
-        if !works {
-            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        }
-        response
     }
 }
