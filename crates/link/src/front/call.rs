@@ -77,9 +77,10 @@ impl Call {
     /// The ServerApp that calls.
     pub fn app(&self) -> Result<AppCaller, Refusal> {
         let Some(token) = self.header(TASK_TOKEN).or_else(|| self.header(APP_TOKEN)) else {
-            return match self.client.transport {
-                Transport::Grpc => Ok(AppCaller::Named),
-                Transport::Http => Err(Refusal::new(Kind::Unauthenticated, "the task token is missing")),
+            // Only the port that is theirs is trusted: the HTTP port speaks gRPC too, and other machines reach it.
+            return match (self.client.transport, self.port) {
+                (Transport::Grpc, Port::App) => Ok(AppCaller::Named),
+                _ => Err(Refusal::new(Kind::Unauthenticated, "the task token is missing")),
             };
         };
         let hash = sha256(token.as_bytes());

@@ -119,6 +119,12 @@ async fn what_is_not_a_call_is_told_so() {
     );
     assert_eq!(raw(http, chunked.as_bytes()).await.status, 400, "the length must be known");
 
+    let long = vec![b' '; 65 << 10];
+    let ours = send(http, "POST", "/v1/trellis/list-nodes", &[header("content-type", "application/json")], &long).await;
+    assert_eq!(ours.status, 413, "{}", ours.text());
+    let open = send(http, "POST", "/v1/control/get-auth-tokens", &[protobuf()], &long).await;
+    assert_eq!(open.status, 413, "who asks nobody takes nothing large");
+
     let unknown = send(http, "POST", "/v2/fleet/pull-messages", &[protobuf()], b"").await;
     assert!(unknown.status == 404 && unknown.text().contains("1.25 to 1.42"), "{}", unknown.text());
     let rest = send(http, "POST", "/api/v0/fleet/pull-messages", &[protobuf()], b"").await;

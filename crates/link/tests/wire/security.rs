@@ -192,7 +192,12 @@ async fn accounts_must_show_a_good_token_and_may_do_only_what_their_role_allows(
     ours(&link, &admin, "revoke-token", serde_json::json!({"id": revoked["id"]})).await;
     let expired = token(0.05).await;
     let join = ours(&link, &admin, "create-join-token", serde_json::json!({"ttl_s": 60.0})).await;
-    tokio::time::sleep(std::time::Duration::from_millis(60)).await; // Its whole life.
+    let has_expired = async || {
+        let listed = ours(&link, &admin, "list-tokens", serde_json::json!({})).await;
+        let listed = listed["tokens"].as_array().unwrap().clone();
+        listed.iter().any(|token| token["id"] == expired["id"] && token["state"] == "expired")
+    };
+    while !has_expired().await {}
     let intruders = [
         ("nothing", Vec::new()),
         ("a wrong token", bearer("trellis_0000")),
@@ -231,6 +236,15 @@ async fn apps_need_the_token_of_a_running_run_and_launchers_the_secret() {
         for path in rpc.paths(Transport::Http) {
             let told = call(link.addresses.http, Transport::Http, &path, &Vec::new(), Vec::new()).await;
             assert_eq!(told, Told::WhoAreYou, "{path} without a token");
+        }
+    }
+    // The HTTP port speaks gRPC too, and other machines reach it: there nobody is trusted for the port.
+    for rpc in ALL.iter().filter(|rpc| rpc.access == Access::App) {
+        for path in rpc.paths(Transport::Grpc) {
+            let told = call(link.addresses.http, Transport::Grpc, &path, &Vec::new(), Vec::new()).await;
+            // Its token is in the message.
+            let wanted = if rpc.name == "PullAppInputs" { Told::MayNot } else { Told::WhoAreYou };
+            assert_eq!(told, wanted, "{path} on the HTTP port without a token");
         }
     }
     let unsigned = [
