@@ -1,0 +1,149 @@
+//! What a SuperNode must be told. Checked by whoever fills it in; here nothing is parsed.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trellis_client::Target;
+use trellis_wire::proto;
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub superlink: Target,
+    pub transport: TransportChoice,
+    pub keepalive: Keepalive,
+    pub retry: Retry,
+    /// Everything that must survive a restart: key, messages, replies, contexts, apps.
+    pub state_dir: PathBuf,
+    /// The key that the node is known by; `None`: one in the state directory, made at the first start. A node whose key is
+    /// given was registered by somebody else, and does not register itself.
+    pub key: Option<PathBuf>,
+    pub node_config: BTreeMap<String, proto::Scalar>,
+    pub apps: Apps,
+    pub resources: Resources,
+    /// Ed25519 keys (OpenSSH lines) by name; where there are any, only apps that one of them signed are carried out.
+    pub trusted_entities: BTreeMap<String, String>,
+    pub health_address: Option<SocketAddr>,
+    pub metrics_address: Option<SocketAddr>,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// Found out at each connection.
+    Auto,
+    Grpc,
+    Http,
+}
+
+/// Of HTTP/2 connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// A ping after so much silence; `None`: none.
+    pub interval: Option<Duration>,
+    /// Without an answer for so long the connection is given up.
+    pub timeout: Duration,
+}
+
+/// How a link that does not work is tried again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Retry {
+    /// Tries after the first one that failed, before the node gives up; `None`: it never does.
+    pub max_retries: Option<u64>,
+    /// Time without a working link before the node gives up; `None`: it never does.
+    pub max_wait: Option<Duration>,
+    pub backoff: Backoff,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backoff {
+    /// Doubled after each try, from `first` up to `cap`, with jitter.
+    Exponential {
+        first: Duration,
+        cap: Duration,
+    },
+    Fixed(Duration),
+}
+
+/// Who carries out instructions.
+#[derive(Debug, Clone)]
+pub struct Apps {
+    pub mode: AppMode,
+    /// Apps at work at the same time, each for another run.
+    pub max_concurrent: usize,
+    /// Where official app processes find this node; port 0: any free one.
+    pub address: SocketAddr,
+    /// Python whose `flwr` the apps use.
+    pub python: PathBuf,
+    /// Where apps keep their own things; `None`: in the state directory.
+    pub flwr_home: Option<PathBuf>,
+    /// Time for one instruction; `None`: as long as its sender waits.
+    pub timeout: Option<Duration>,
+    pub allow_dependency_installation: bool,
+    /// Secret that SuperExecs prove themselves with, in process isolation.
+    pub superexec_secret: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum AppMode {
+    /// Python workers that load an app once (subprocess isolation, the default).
+    Warm(WarmSettings),
+    /// A new official `flwr-clientapp` for each instruction (subprocess isolation).
+    PerMessage,
+    /// The operator runs `flower-superexec` (process isolation).
+    Process,
+    /// An app that is part of this program, by name and settings.
+    Native { name: String, settings: BTreeMap<String, String> },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct WarmSettings {
+    /// A worker that is not needed for so long is ended.
+    pub idle: Duration,
+    /// A worker above this resident size is replaced after its instruction; `None`: no limit.
+    pub recycle_bytes: Option<u64>,
+}
+
+/// What apps may use of the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resources {
+    pub gpus: Gpus,
+    /// A GPU that was asked for is missing: refuse to start, or go on without.
+    pub gpu_missing: WhenMissing,
+    /// Share of a GPU's memory that an app may take, above 0 and up to 1.
+    pub gpu_memory_fraction: Option<f64>,
+    /// CPUs for each app; 1.5 is one and a half.
+    pub app_cpus: Option<f64>,
+    /// Memory for each app.
+    pub app_memory_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gpus {
+    /// As the environment of the node says.
+    Unset,
+    None,
+    All,
+    Count(u32),
+    /// Indices or UUIDs, as CUDA_VISIBLE_DEVICES takes them.
+    These(Vec<String>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenMissing {
+    Warn,
+    Refuse,
+}
+
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// For messages, replies and their objects. While it is exceeded no new instruction is taken.
+    pub disk_bytes: u64,
+    /// One bundle of an app, unpacked.
+    pub app_bytes: u64,
+    /// Objects of one message under way at once.
+    pub parallel_objects: usize,
+    /// Bytes of objects a second, each way; `None`: no limit.
+    pub bandwidth: Option<u64>,
+}

@@ -1,0 +1,8 @@
+//! The SuperNode. It takes instructions from a SuperLink, keeps them on disk, lets an app carry them out, and delivers the
+//! replies, whatever happens to the link, to the apps or to itself in between.
+//!
+//! Knows nothing of command lines, and nothing of what is inside a SuperLink.
+
+pub mod app;
+pub mod config;
+pub mod objects;
