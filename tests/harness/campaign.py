@@ -45,7 +45,8 @@ class Campaign:
 
     def begin(self, crash_at: str | None = None) -> None:
         """Bring everything up, the SuperLink armed from its first instruction."""
-        self._launch(crash_at)
+        if not self._launch(crash_at):
+            self.revive()  # It died before it served.
         self.federation.start_nodes()
 
     def submit(self, name: str) -> int:
@@ -135,10 +136,10 @@ class Campaign:
             return [f"ServerApp process {pid}" for pid in marked_commands(mark, "flwr-serverapp")]
         return []
 
-    def _launch(self, crash_at: str | None) -> None:
+    def _launch(self, crash_at: str | None) -> bool:
         self._tell(f"SuperLink started{f', armed to die at {crash_at}' if crash_at else ''}")
         self._superlink.launch(crash_at)
-        self._superlink.settle()
+        return self._superlink.settle()
 
     def _finished_within(self, run_id: int, seconds: float) -> bool:
         deadline = time.monotonic() + seconds
