@@ -6,3 +6,5 @@
 pub mod app;
 pub mod config;
 pub mod objects;
+pub mod store;
+pub mod work;
