@@ -19,6 +19,10 @@ app = ClientApp()
 def train(message: Message, context: Context) -> Message:
     partition = int(context.node_config["partition-id"])
     _pass_gate(context, partition)
+    time.sleep(float(context.run_config["train-seconds"]))
+    if context.run_config["empty"]:
+        content = RecordDict({"arrays": message.content["arrays"], "metrics": _metrics(context, [])})
+        return Message(content=content, reply_to=message)
     arrays = message.content["arrays"].to_numpy_ndarrays()
     server_round = int(message.content["config"]["server-round"])
     updated = model.local_update(arrays, int(context.run_config["seed"]), partition, server_round)
@@ -28,7 +32,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    arrays = message.content["arrays"].to_numpy_ndarrays()
+    arrays = [] if context.run_config["empty"] else message.content["arrays"].to_numpy_ndarrays()
     return Message(content=RecordDict({"metrics": _metrics(context, arrays)}), reply_to=message)
 
 
