@@ -4,25 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.federation import Shape
+from harness.federation import Federation
 from harness.node_campaign import NodeCampaign
-from harness.superlink import TRELLIS
-from harness.trellis_supernode import NodeOptions, TrellisFederation
-from harness.workspace import Workspace
-from provision import CannotBeHad
+from harness.own_supernode import RETRY_SOON, OwnNode
+from harness.release import DEFAULT, GRPC, HTTP
 
 
 @pytest.fixture
-def own_federation(workspace: Workspace) -> Callable[..., TrellisFederation]:
-    """Makes a federation that is all ours, with nodes as told; start it with `.start()`."""
+def own_federation(federation) -> Callable[..., Federation]:
+    """Makes a federation that is all ours, half of its nodes over gRPC and half over HTTP; start it with `.start()`."""
 
-    def make(nodes: int = 2, app: str = "numpy_fedavg", **wanted: object) -> TrellisFederation:
-        options = NodeOptions(**wanted)
-        try:
-            shape = Shape(kind=TRELLIS, nodes=nodes, app=app, cli=options.runtime, runtime=options.runtime)
-            return TrellisFederation(workspace, shape, node_options=options)
-        except CannotBeHad as why:
-            pytest.skip(str(why))
+    def make(nodes: int = 2, app: str = "numpy_fedavg", python: str = DEFAULT, flags: tuple[str, ...] = (), **wanted):
+        fleet = tuple(OwnNode(port=port, python=python, flags=(*RETRY_SOON, *flags), **wanted) for port in (GRPC, HTTP))
+        return federation(nodes=nodes, app=app, fleet=fleet, cli=python, runtime=python)
 
     return make
 

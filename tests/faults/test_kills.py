@@ -7,10 +7,11 @@ import pytest
 
 from harness.campaign import ARRAY_LENGTH
 from harness.node_campaign import NodeCampaign
+from harness.own_supernode import PER_MESSAGE, WARM
 from harness.release import DEFAULT
-from harness.trellis_supernode import LIFECYCLES, PER_MESSAGE, WARM
 
 KILLS = 20
+LIFECYCLES = (WARM, PER_MESSAGE)
 # Rounds of warm apps take no time: the clients sleep, so that a node is mostly ended while an app works for it.
 TRAIN_SECONDS = 0.2
 ROUNDS = {WARM: 30, PER_MESSAGE: 4}
@@ -44,7 +45,7 @@ class Trial:
 @pytest.fixture
 def trial(own_federation, pytestconfig):
     def make(lifecycle: str, rounds: int, runtime: str = DEFAULT) -> Trial:
-        federation = own_federation(lifecycle=lifecycle, runtime=runtime)
+        federation = own_federation(lifecycle=lifecycle, python=runtime)
         campaign = NodeCampaign(federation, rounds, pytestconfig.option.seed, train_seconds=TRAIN_SECONDS)
         return Trial(campaign)
 

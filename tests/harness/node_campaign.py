@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from harness.campaign import DOWN_S, LEFT_BEHIND_LIMIT_S, Campaign
+from harness.own_supernode import OwnSupernode
 from harness.process import marked_pids, pid_exists
-from harness.trellis_supernode import TrellisSupernode
 from harness.waiting import NotInTime, wait_for
 
 # A node that ended five times while it carried out one instruction answers it with an error: an app may be the reason.
@@ -24,20 +24,23 @@ class NodeCampaign(Campaign):
     restarts = 0
 
     def kill_nodes(self, run_id: int, name: str, times: int, after_s: tuple[float, float]) -> int:
-        """kill -9 of one node or another at random moments while the run goes on; how many were done."""
-        return self._restart_nodes(run_id, name, times, after_s, TrellisSupernode.kill)
+        """kill -9 of one node or another at random moments while the run goes on; how many were done.
+
+        Of the node alone: its apps are left to find out.
+        """
+        return self._restart_nodes(run_id, name, times, after_s, lambda node: node.process.kill())
 
     def stop_nodes(self, run_id: int, name: str, times: int, after_s: tuple[float, float]) -> int:
         """The same with SIGTERM; the nodes have to end by themselves, and without complaint."""
 
-        def stop(node: TrellisSupernode) -> None:
-            code = node.stop()
+        def stop(node: OwnSupernode) -> None:
+            code = node.process.stop()
             assert code == 0, f"{node.name} ended with {code} when told to stop"
 
         return self._restart_nodes(run_id, name, times, after_s, stop)
 
     def _restart_nodes(
-        self, run_id: int, name: str, times: int, after_s: tuple[float, float], end: Callable[[TrellisSupernode], None]
+        self, run_id: int, name: str, times: int, after_s: tuple[float, float], end: Callable[[OwnSupernode], None]
     ) -> int:
         ends, answered = Counter(), 0
         for done in range(times):
@@ -73,7 +76,7 @@ class NodeCampaign(Campaign):
         left = []
         for node in self.federation.nodes:
             left += _objects_left(node)
-            if code := node.stop():
+            if code := node.process.stop():
                 left.append(f"{node.name} ended with {code} when told to stop")
         left += super().left_behind()
         return left + self._processes_left()
@@ -91,7 +94,7 @@ class NodeCampaign(Campaign):
         return []
 
 
-def _objects_left(node: TrellisSupernode) -> list[str]:
+def _objects_left(node: OwnSupernode) -> list[str]:
     try:
         wait_for(f"{node.name} to have delivered all", lambda: not node.stored_objects(), LEFT_BEHIND_LIMIT_S)
     except NotInTime:
