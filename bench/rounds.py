@@ -9,6 +9,7 @@ import argparse
 import os
 import platform
 import re
+import shlex
 import signal
 import statistics
 import sys
@@ -233,9 +234,9 @@ def table(outcomes: dict[str, Outcome], sizes: Sizes) -> str:
 
 def circumstances() -> str:
     cores, memory = os.cpu_count(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    words = " ".join(sys.argv[1:])
+    words = shlex.join(["bench/run.sh", "--part", "rounds", *sys.argv[1:]])
     machine = f"{cores} cores, {memory:.0f} GiB, Linux {platform.release()}"
-    return f"Machine: {machine}. Measured {date.today()} with\n`{f'bench/run.sh --part rounds {words}'.strip()}`\n"
+    return f"Machine: {machine}. Measured {date.today()} with\n`{words}`\n"
 
 
 def write(path: Path, report: str) -> None:
