@@ -7,4 +7,5 @@ pub mod app;
 pub mod config;
 pub mod objects;
 pub mod store;
+pub mod warm;
 pub mod work;
