@@ -8,4 +8,5 @@ pub mod config;
 pub mod objects;
 pub mod store;
 pub mod warm;
+pub mod watch;
 pub mod work;
