@@ -5,4 +5,6 @@
 
 pub mod app;
 pub mod config;
+pub mod fab;
 pub mod objects;
+pub mod resources;
