@@ -5,8 +5,10 @@
 
 pub mod app;
 pub mod config;
+pub mod fab;
 pub mod objects;
 pub mod official;
+pub mod resources;
 pub mod store;
 pub mod warm;
 pub mod watch;
