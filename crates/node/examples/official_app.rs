@@ -2,8 +2,8 @@
 //!
 //! Takes its settings as JSON in the first argument, and writes a line of JSON for its address and for each outcome.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -14,8 +14,10 @@ use trellis_core::id::ObjectId;
 use trellis_node::app::{InstalledApp, Job, Outcome, Reply};
 use trellis_node::objects::Objects;
 use trellis_node::official::{Interpreter, Launch, OfficialApps, Settings};
+use trellis_node::resources::Confinement;
 use trellis_wire::object::{
-    Array, ArrayRecord, ConfigRecord, ConfigValue, Entries, Message, MetricRecord, Object, Payload, RecordDict, object_id,
+    Array, ArrayRecord, ConfigRecord, ConfigValue, Entries, Message, MetricRecord, Object, Payload, RecordDict,
+    object_id,
 };
 use trellis_wire::proto;
 
@@ -46,7 +48,7 @@ async fn main() -> Result<(), Failure> {
             python,
             flwr_home: arguments.directory.join("home"),
             allow_dependency_installation: false,
-            environment: BTreeMap::new(),
+            confinement: Arc::new(Confinement::none()),
         }),
     };
     let settings = Settings { address: "127.0.0.1:0".parse()?, launch, superexec_secret: arguments.secret };
@@ -66,15 +68,18 @@ async fn main() -> Result<(), Failure> {
             ..Default::default()
         };
         let job = Job { run, instruction, tree, context: context.clone(), app: Some(app.clone()) };
-        println!("{}", match apps.execute(job).await {
-            Outcome::Replied(reply) => {
-                let told = told(&objects, &reply)?;
-                context = reply.context;
-                told
+        println!(
+            "{}",
+            match apps.execute(job).await {
+                Outcome::Replied(reply) => {
+                    let told = told(&objects, &reply)?;
+                    context = reply.context;
+                    told
+                }
+                Outcome::Failed { code, reason } => json!({ "failed": code.number(), "reason": reason }),
+                Outcome::Postponed { reason } => json!({ "postponed": reason }),
             }
-            Outcome::Failed { code, reason } => json!({ "failed": code.number(), "reason": reason }),
-            Outcome::Postponed { reason } => json!({ "postponed": reason }),
-        });
+        );
     }
     Ok(())
 }
@@ -142,7 +147,9 @@ fn told(objects: &Objects, reply: &Reply) -> Result<Value, Failure> {
     }
     let read = |id: &ObjectId| objects.read(*id)?.ok_or_else(|| Failure::from("an object of the reply is not here"));
     let content = &reply.tree.children[0].object_id;
-    let Object::RecordDict(records) = Object::decode(&read(&content.parse()?)?)? else { return Err("no records".into()) };
+    let Object::RecordDict(records) = Object::decode(&read(&content.parse()?)?)? else {
+        return Err("no records".into());
+    };
     let metrics = records.0.get("metrics").ok_or("no metrics")?;
     let MetricRecord(metrics) = MetricRecord::decode(&read(metrics)?)?;
     let metrics: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {value:?}")).collect();

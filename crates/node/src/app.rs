@@ -44,7 +44,7 @@ pub struct InstalledApp {
 /// How it went. An app that is given up (the future is dropped) is ended, with everything it started.
 #[derive(Debug)]
 pub enum Outcome {
-    Replied(Reply),
+    Replied(Box<Reply>),
     /// The instruction is answered with an error.
     Failed {
         code: ErrorCode,

@@ -82,16 +82,22 @@ pub fn install(
     let shelf = Shelf::open(apps_dir).map_err(FabError::disk(apps_dir))?;
     let directory = shelf.place(&project.metadata, &hash);
     if !shelf.used(&directory, &hash) {
-        shelf.put(&directory, &hash, |empty| archive::unpack(&fab.content, empty, limits.app_bytes))?;
+        shelf.put(&directory, &hash, &fab.content, |empty| archive::unpack(&fab.content, empty, limits.app_bytes))?;
     }
     let app = InstalledApp {
         hash,
         id: project.metadata.id(),
         version: project.metadata.version,
+        bundle: directory.join(shelf::BUNDLE),
         directory,
         client_app: project.client_app,
     };
     Ok((app, project.config))
+}
+
+/// The bundle of an app that was installed before, as it came.
+pub fn kept_bundle(apps_dir: &Path, hash: &str) -> Result<Option<Vec<u8>>, FabError> {
+    Shelf::open(apps_dir).and_then(|shelf| shelf.bundle(hash)).map_err(FabError::disk(apps_dir))
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {

@@ -108,6 +108,11 @@ impl OfficialApps {
         self.address
     }
 
+    /// Ends all apps; instructions that are being carried out are postponed, and so are those that still come.
+    pub fn close(&self) {
+        self.stop.cancel();
+    }
+
     /// Has an app carry out an instruction. If the future is dropped, the app is ended, and its token good no more.
     pub async fn execute(&self, job: Job) -> Outcome {
         let carried_out = async {
@@ -174,7 +179,7 @@ async fn let_end(mut app: AppProcess, _post: Post, stop: CancellationToken) {
 
 fn outcome(delivery: Delivery) -> Outcome {
     match delivery {
-        Delivery::Reply(reply) => Outcome::Replied(*reply),
+        Delivery::Reply(reply) => Outcome::Replied(reply),
         Delivery::Nothing { why } => crashed(why),
         Delivery::Damaged { what } => {
             Outcome::Postponed { reason: format!("What the ClientApp needs is not here: {what}.") }

@@ -11,8 +11,9 @@ mod plan;
 mod watch;
 
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::config::Resources;
+use crate::config::{Gpus, Resources, WhenMissing};
 use cgroup::{AppCgroup, Parent};
 use watch::Watch;
 
@@ -27,6 +28,7 @@ pub struct Confinement {
     gpus: GpuPlan,
     slots: usize,
     cgroup: Option<Parent>,
+    next: AtomicUsize,
 }
 
 impl Confinement {
@@ -36,6 +38,19 @@ impl Confinement {
         let wanted = resources.app_memory_bytes.is_some() || resources.app_cpus.is_some();
         let found = if wanted { Parent::find() } else { Err("no limit was asked for".into()) };
         Confinement::within(found, resources, gpus, slots)
+    }
+
+    /// No limits, and the GPUs that the node itself sees.
+    pub fn none() -> Confinement {
+        let resources = Resources {
+            gpus: Gpus::Unset,
+            gpu_missing: WhenMissing::Warn,
+            gpu_memory_fraction: None,
+            app_cpus: None,
+            app_memory_bytes: None,
+        };
+        let plan = decide(&resources.gpus, resources.gpu_missing, &[], None).expect("nothing is asked for");
+        Confinement::new(&resources, plan, 1).0
     }
 
     fn within(
@@ -63,7 +78,7 @@ impl Confinement {
             ));
         }
         let (resources, cgroup) = (resources.clone(), found.ok());
-        (Confinement { resources, gpus, slots: slots.max(1), cgroup }, notices)
+        (Confinement { resources, gpus, slots: slots.max(1), cgroup, next: AtomicUsize::new(0) }, notices)
     }
 
     /// Holds an app, which has just been started, to its limits. The process must lead a process group of its own.
@@ -79,6 +94,11 @@ impl Confinement {
             _ => None,
         };
         Ok(Confined { memory, cgroup, watch })
+    }
+
+    /// The slot of the next app that is started: they take turns.
+    pub fn next_slot(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % self.slots
     }
 
     /// What the app in a slot is told through its environment, beside what it inherits.
@@ -136,7 +156,7 @@ impl Confined {
 /// `512 MiB`, or the bytes where they make no round number.
 fn size(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.into_iter().find(|(unit, _)| bytes >= *unit && bytes % unit == 0) {
+    match units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{} {name}", bytes / unit),
         None => format!("{bytes} bytes"),
     }

@@ -19,7 +19,6 @@ use args::{Question, SUPERNODE};
 use check::{Checked, Machine, Zero, check};
 use trellis_client::{NodeKey, Trust};
 use trellis_node::config::{AppMode, Config};
-use trellis_node::watch::{About, SOCKET, StatusServer, Watch};
 
 use crate::logging;
 use crate::process::StopSignals;
@@ -150,24 +149,12 @@ async fn serve_until_stopped(config: Config) -> Result<(), Box<dyn Error + Send 
         apps,
         "starting SuperNode"
     );
-    serve(config, stop.requested()).await
+    trellis_node::serve(config, stop.requested()).await?;
+    Ok(())
 }
 
 fn endpoint(config: &Config) -> String {
     let ipv6 = config.superlink.host.contains(':');
     let (open, close) = if ipv6 { ("[", "]") } else { ("", "") };
     format!("{open}{}{close}:{}", config.superlink.host, config.superlink.port)
-}
-
-/// Tells how the node is until `stop`.
-async fn serve(config: Config, stop: impl Future<Output = ()> + Send) -> Result<(), Box<dyn Error + Send + Sync>> {
-    std::fs::create_dir_all(&config.state_dir)?;
-    let server = StatusServer::bind(&config.state_dir.join(SOCKET), config.metrics_address).await?;
-    let about = About {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        superlink: endpoint(&config),
-        state_dir: config.state_dir,
-    };
-    server.serve(Watch::new(about), stop).await;
-    Ok(())
 }

@@ -13,6 +13,8 @@ use super::FabError;
 
 /// Written last: an app without it is half an app. Its time is that of the last use.
 pub const MARKER: &str = ".trellis-installed";
+/// The bundle itself, beside what was in it.
+pub const BUNDLE: &str = ".trellis-bundle.fab";
 const LOCK: &str = ".lock";
 const UNPACKING: &str = ".unpacking-";
 
@@ -60,12 +62,14 @@ impl<'a> Shelf<'a> {
         &self,
         app: &Path,
         hash: &str,
+        bundle: &[u8],
         unpack: impl FnOnce(&Path) -> Result<(), FabError>,
     ) -> Result<(), FabError> {
         let fresh = tempfile::Builder::new().prefix(UNPACKING).tempdir_in(self.directory);
         let fresh = fresh.map_err(FabError::disk(self.directory))?;
         unpack(fresh.path())?;
         let finish = || {
+            fs::write(fresh.path().join(BUNDLE), bundle)?;
             fs::write(fresh.path().join(MARKER), hash)?;
             // The marker must not outlive, in a loss of power, what it vouches for.
             rustix::fs::syncfs(File::open(fresh.path())?)?;
@@ -86,6 +90,14 @@ impl<'a> Shelf<'a> {
             found.push(Installation { directory, hash, used });
         }
         Ok(found)
+    }
+
+    /// The bundle of an app that lies here.
+    pub fn bundle(&self, hash: &str) -> io::Result<Option<Vec<u8>>> {
+        match self.installations()?.into_iter().find(|app| app.hash == hash) {
+            Some(app) => fs::read(app.directory.join(BUNDLE)).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// What a crash left while it was unpacked. Nobody else is at it: the shelf is locked.

@@ -91,7 +91,8 @@ mod tests {
         let padded = &SIGNED.replace("N7CQ", "N7CQ==");
         let licence = (LICENCE, "Valid");
         let none: &[(&str, &str)] = &[];
-        let cases: [(&[(&str, &str)], &[(&str, &str)], bool, &str); 11] = [
+        type Pairs<'a> = &'a [(&'a str, &'a str)];
+        let cases: [(Pairs, Pairs, bool, &str); 11] = [
             (none, none, true, "nobody is named: everything is carried out"),
             (none, &[("a", SIGNER)], false, "no signature"),
             (&[licence, ("a", SIGNED)], &[("a", SIGNER)], true, "signed"),

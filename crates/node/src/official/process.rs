@@ -1,16 +1,17 @@
 //! One official `flwr-clientapp`, started by us and ended with us: a process group that goes when its owner lets go of it.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
 use super::output::Output;
+use crate::resources::{Confined, Confinement};
 
 /// What an app left behind may hold its output open; nobody waits longer for the rest of it.
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
@@ -28,8 +29,7 @@ pub struct Interpreter {
     pub flwr_home: PathBuf,
     /// Apps may install what they need, from a package index (Flower 1.29 and later).
     pub allow_dependency_installation: bool,
-    /// Beside what this process has in its own environment.
-    pub environment: BTreeMap<String, String>,
+    pub confinement: Arc<Confinement>,
 }
 
 /// An app and everything it starts.
@@ -38,6 +38,7 @@ pub struct AppProcess {
     group: Option<Pid>,
     child: Child,
     output: Output,
+    confined: Option<Confined>,
 }
 
 impl AppProcess {
@@ -45,7 +46,7 @@ impl AppProcess {
         let (read, write) = io::pipe()?;
         let child = Command::new(&interpreter.python)
             .args(["-u", "-c", PROGRAM])
-            .envs(&interpreter.environment)
+            .envs(interpreter.confinement.environment(interpreter.confinement.next_slot()))
             .env("FLWR_HOME", &interpreter.flwr_home)
             .env("TRELLIS_APP_ADDRESS", address)
             .env("TRELLIS_APP_TOKEN", token)
@@ -57,8 +58,12 @@ impl AppProcess {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
+        let confined = child.id().map(|pid| interpreter.confinement.enter(pid));
+        let confined = confined.and_then(|entered| {
+            entered.inspect_err(|error| tracing::warn!(%error, "an app is not held to its limits")).ok()
+        });
         let group = child.id().and_then(|pid| Pid::from_raw(pid as i32));
-        Ok(AppProcess { group, child, output: Output::follow(read.into(), run)? })
+        Ok(AppProcess { group, child, output: Output::follow(read.into(), run)?, confined })
     }
 
     pub fn pid(&self) -> Option<u32> {
@@ -68,7 +73,10 @@ impl AppProcess {
     /// Waits for its end, and says how it came.
     pub async fn ended(&mut self) -> String {
         let how = match self.child.wait().await {
-            Ok(status) => describe(status),
+            Ok(status) => match self.confined.as_ref().and_then(Confined::verdict) {
+                Some(why) => format!("was ended ({why})"),
+                None => describe(status),
+            },
             Err(error) => format!("cannot be watched ({error})"),
         };
         self.kill();

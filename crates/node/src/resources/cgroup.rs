@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Where the node itself goes: a cgroup with limits for those below it may hold no processes.
 const NODE: &str = "trellis-node";
 const APP: &str = "trellis-app-";
+const SWAP: &str = "memory.swap.max";
 const CPU_PERIOD_US: u64 = 100_000;
 /// The kernel takes no less.
 const MIN_CPU_QUOTA_US: u64 = 1_000;
@@ -86,21 +87,31 @@ impl Parent {
             other => other?,
         }
         let app = AppCgroup { directory, leftovers: Arc::clone(&self.leftovers) };
-        if let Some(bytes) = memory.filter(|_| self.memory) {
-            app.set("memory.max", &bytes.to_string())?;
-            // All of it or nothing: an app that lost one process is of no use, and may wait for it for ever.
-            app.set("memory.oom.group", "1")?;
-            match app.set("memory.swap.max", "0") {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {} // A kernel without swap.
+        for (file, value) in self.settings(memory, cpus) {
+            match app.set(file, &value) {
+                // A kernel without swap.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && file == SWAP => {}
                 other => other?,
             }
         }
-        if let Some(cpus) = cpus.filter(|_| self.cpu) {
-            let quota = ((cpus * CPU_PERIOD_US as f64) as u64).max(MIN_CPU_QUOTA_US);
-            app.set("cpu.max", &format!("{quota} {CPU_PERIOD_US}"))?;
-        }
         app.set("cgroup.procs", &pid.to_string())?;
         Ok(app)
+    }
+
+    /// What is written to the files of an app's cgroup.
+    fn settings(&self, memory: Option<u64>, cpus: Option<f64>) -> Vec<(&'static str, String)> {
+        let mut settings = Vec::new();
+        if let Some(bytes) = memory.filter(|_| self.memory) {
+            settings.push(("memory.max", bytes.to_string()));
+            settings.push((SWAP, "0".into()));
+            // All of it or nothing: an app that lost one process is of no use, and may wait for it for ever.
+            settings.push(("memory.oom.group", "1".into()));
+        }
+        if let Some(cpus) = cpus.filter(|_| self.cpu) {
+            let quota = ((cpus * CPU_PERIOD_US as f64) as u64).max(MIN_CPU_QUOTA_US);
+            settings.push(("cpu.max", format!("{quota} {CPU_PERIOD_US}")));
+        }
+        settings
     }
 
     /// Removes what was left of earlier apps, as far as it has ended meanwhile.

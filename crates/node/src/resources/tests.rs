@@ -76,7 +76,7 @@ fn what_cannot_be_held_is_said() {
 fn an_app_that_takes_too_much_is_ended_by_the_watch() {
     let limits = Resources { app_memory_bytes: Some(64 << 20), ..RESOURCES };
     let (confinement, _) = Confinement::within(Err("a test".into()), &limits, unset(), 1);
-    let child = eater(300);
+    let child = eater(150);
     let confined = confinement.enter(child.id()).unwrap();
     assert_eq!(confined.verdict(), None);
     // It holds what it ate until somebody reads it: the pipe is left full until the watch has looked.
@@ -106,7 +106,7 @@ fn an_app_that_takes_too_much_is_ended_by_the_kernel() {
         return;
     }
     assert!(notices.is_empty(), "{notices:?}");
-    let child = eater(300);
+    let child = eater(150);
     let pid = child.id();
     let confined = confinement.enter(pid).unwrap();
     assert!(confined.watch.is_none());

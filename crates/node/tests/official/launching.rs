@@ -1,14 +1,15 @@
 //! Apps that are started for each instruction. Scripts stand in for Python: what matters is what becomes of the process.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 use trellis_node::app::Outcome;
 use trellis_node::official::{Interpreter, Launch};
+use trellis_node::resources::Confinement;
 use trellis_wire::error_reply::ErrorCode;
 
 use crate::scene::Scene;
@@ -21,19 +22,19 @@ fn interpreter(directory: &Path, script: &str) -> Launch {
         python,
         flwr_home: directory.join("home"),
         allow_dependency_installation: false,
-        environment: BTreeMap::from([("COLOUR".to_owned(), "green".to_owned())]),
+        confinement: Arc::new(Confinement::none()),
     })
 }
 
 #[tokio::test]
 async fn an_app_that_dies_is_an_error_with_its_last_words() {
     let directory = TempDir::new().unwrap();
-    let script = r#"echo "loading $COLOUR $FLWR_HOME"; echo "no more memory" >&2; exit 3"#;
+    let script = r#"echo "loading $FLWR_HOME"; echo "no more memory" >&2; exit 3"#;
     let scene = Scene::new(interpreter(directory.path(), script)).await;
     let Outcome::Failed { code, reason } = scene.apps.execute(scene.job()).await else { panic!("it cannot work") };
     assert_eq!(code, ErrorCode::ClientAppCrashed);
     let home = directory.path().join("home");
-    let words = format!("Its last output:\nloading green {}\nno more memory", home.display());
+    let words = format!("Its last output:\nloading {}\nno more memory", home.display());
     assert_eq!(reason, format!("The ClientApp process exited with code 3 before it replied. {words}"));
 }
 

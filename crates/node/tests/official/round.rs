@@ -9,7 +9,7 @@ use crate::scene::{BUNDLE, Letter, RUN, Scene, changed, reference};
 
 fn replied(outcome: Outcome) -> trellis_node::app::Reply {
     match outcome {
-        Outcome::Replied(reply) => reply,
+        Outcome::Replied(reply) => *reply,
         other => panic!("no reply: {other:?}"),
     }
 }

@@ -51,7 +51,8 @@ fn a_sweep_takes_old_apps_and_orphans_alone() {
     let name = |number: usize| world.path().join(format!("me.app{number}.1.01234567"));
     for number in 0..KEPT + 2 {
         let shelf = Shelf::open(world.path()).unwrap();
-        shelf.put(&name(number), &number.to_string(), |empty| Ok(fs::write(empty.join("a.py"), "").unwrap())).unwrap();
+        let unpack = |empty: &Path| fs::write(empty.join("a.py"), "").map_err(FabError::disk(empty));
+        shelf.put(&name(number), &number.to_string(), b"a bundle", unpack).unwrap();
     }
     fs::create_dir(world.path().join(".unpacking-x")).unwrap();
     fs::create_dir(world.path().join("somebody's")).unwrap();
@@ -59,7 +60,8 @@ fn a_sweep_takes_old_apps_and_orphans_alone() {
         let marker = File::options().append(true).open(name(number).join(MARKER)).unwrap();
         marker.set_modified(SystemTime::now() - 2 * UNUSED).unwrap();
     };
-    (old(0), old(1));
+    old(0);
+    old(1);
     let gone = sweep(world.path(), &BTreeSet::from(["1".to_owned()]), SystemTime::now()).unwrap();
     assert_eq!(gone, [world.path().join(".unpacking-x"), name(0)]);
     assert!(!name(0).exists() && name(1).exists() && world.path().join("somebody's").exists());

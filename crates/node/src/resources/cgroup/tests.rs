@@ -90,26 +90,36 @@ fn what_is_not_ours_is_left_alone() {
     }
 }
 
-/// With real files the order of writes cannot be seen, but their texts can.
 #[test]
 fn limits_as_the_kernel_reads_them() {
+    let told = |controllers: &str, memory, cpus| {
+        let cgroup = fake(controllers, controllers, "");
+        let settings = Parent::prepare("/", cgroup.path()).unwrap().settings(memory, cpus);
+        settings.into_iter().map(|(file, value)| format!("{file}={value}")).collect::<Vec<_>>().join(" ")
+    };
+    let memory = "memory.max=67108864 memory.swap.max=0 memory.oom.group=1";
+    assert_eq!(told("memory cpu", None, None), "");
+    assert_eq!(told("memory cpu", Some(64 << 20), Some(1.5)), format!("{memory} cpu.max=150000 100000"));
+    assert_eq!(told("memory", Some(64 << 20), Some(1.5)), memory);
+    assert_eq!(told("cpu", Some(64 << 20), Some(0.001)), "cpu.max=1000 100000");
+}
+
+#[test]
+fn half_a_cgroup_is_no_cgroup() {
     let cgroup = fake("memory cpu", "memory cpu", "");
     let parent = Parent::prepare("/", cgroup.path()).unwrap();
-    let app = cgroup.path().join("trellis-app-42");
-    // A directory without the files of a cgroup: the first write fails, and nothing is left.
+    // A directory that is no cgroup has none of the files.
     assert!(parent.admit(42, Some(1), None).unwrap_err().to_string().contains("memory.max"));
-    assert!(!app.exists());
-    let files = ["memory.max", "memory.oom.group", "cpu.max", "cgroup.procs"];
-    let app = AppCgroup { directory: app.clone(), leftovers: Arc::default() };
-    fs::create_dir(&app.directory).unwrap();
-    for file in files {
-        fs::write(app.directory.join(file), "").unwrap();
-    }
-    app.set("memory.max", "1048576").unwrap();
-    assert_eq!(read(&app.directory, "memory.max"), "1048576");
-    for (events, want) in [("low 0\noom 1\noom_kill 0\n", false), ("oom_kill 2\noom_group_kill 1\n", true), ("", false)]
-    {
-        fs::write(app.directory.join("memory.events"), events).unwrap();
+    assert!(!cgroup.path().join("trellis-app-42").exists());
+}
+
+#[test]
+fn the_kernel_says_whom_it_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let app = AppCgroup { directory: directory.path().to_owned(), leftovers: Arc::default() };
+    assert!(!app.ran_out_of_memory());
+    for (events, want) in [("low 0\noom 1\noom_kill 0\n", false), ("oom_kill 2\noom_group_kill 1\n", true)] {
+        fs::write(directory.path().join("memory.events"), events).unwrap();
         assert_eq!(app.ran_out_of_memory(), want, "{events:?}");
     }
 }
