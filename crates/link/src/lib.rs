@@ -22,9 +22,10 @@ pub mod watch;
 
 /// Every call that is served, for those who test that none is forgotten.
 pub mod calls {
-    pub use crate::dialect::Transport;
     pub use crate::front::rpc::{ALL, Access, Api, On, Rpc};
+    pub use trellis_front::Transport;
 }
 
+pub use launch::interpreter_of;
 pub use serve::{Addresses, ServeError, StateVerdict, SuperLink, check_state, serve};
 pub use trellis_store_sqlite::crash::POINTS as CRASH_POINTS;

@@ -1,0 +1,89 @@
+//! Answers in the framing of Flower's HTTP API: protobuf bodies, streams of frames with a length before each, errors as
+//! JSON with a number.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body::Frame;
+use serde_json::json;
+use tokio::sync::mpsc;
+use trellis_core::refusal::Refusal;
+
+use crate::answer::{Answer, Following, Payload};
+use crate::refusal::http_status;
+
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/protobuf");
+const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/flower-protobuf-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Flower's number for a body that is not protobuf.
+const UNSUPPORTED_CONTENT_TYPE: u16 = 1002;
+/// Frames that a slow reader may leave lying.
+const BACKLOG: usize = 2;
+
+/// Whether a request says that its body is protobuf.
+pub fn is_protobuf(headers: &HeaderMap) -> bool {
+    let kind = headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
+    kind.split(|byte| *byte == b';').next() == Some(b"application/protobuf")
+}
+
+/// Frames an answer. A refusal gets its number in Flower's list from `code`; 0 is none.
+pub fn respond(answer: Result<Answer, Refusal>, code: impl FnOnce(&Refusal) -> u16) -> Response<Payload> {
+    match answer {
+        Ok(Answer::Message { head, rest }) => {
+            with_type(PROTOBUF, Payload { head: Some(head), rest: rest.into(), trailers: None })
+        }
+        Ok(Answer::Json(bytes)) => with_type(JSON, Payload::whole(bytes)),
+        Ok(Answer::Stream(messages)) => {
+            with_type(PROTOBUF_STREAM, Payload { rest: Following::Frames(framed(messages)), ..Default::default() })
+        }
+        Err(refusal) => error(http_status(refusal.kind), code(&refusal), &refusal.text),
+    }
+}
+
+pub fn wrong_type() -> Response<Payload> {
+    error(StatusCode::UNSUPPORTED_MEDIA_TYPE, UNSUPPORTED_CONTENT_TYPE, "Unsupported Content-Type.")
+}
+
+pub fn error(status: StatusCode, code: u16, detail: &str) -> Response<Payload> {
+    let body = match code {
+        0 => json!({ "detail": detail }),
+        code => json!({ "code": code, "detail": detail }),
+    };
+    let mut response = with_type(JSON, Payload::whole(body.to_string().into()));
+    *response.status_mut() = status;
+    response
+}
+
+pub fn with_type(kind: HeaderValue, payload: Payload) -> Response<Payload> {
+    let mut response = Response::new(payload);
+    response.headers_mut().insert("content-type", kind);
+    response
+}
+
+/// The name of a call as its path has it: `PullMessages` as `pull-messages`.
+pub fn kebab(name: &str) -> String {
+    let mut path = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !path.is_empty() {
+            path.push('-');
+        }
+        path.push(letter.to_ascii_lowercase());
+    }
+    path
+}
+
+/// A stream that fails half-way is cut off: the length of its last frame says that something is missing, where there is
+/// one, and clients ask again.
+fn framed(mut messages: mpsc::Receiver<Result<Bytes, Refusal>>) -> mpsc::Receiver<Frame<Bytes>> {
+    let (send, receive) = mpsc::channel(BACKLOG);
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = messages.recv().await {
+            let mut frame = BytesMut::with_capacity(4 + message.len());
+            frame.put_u32(message.len() as u32);
+            frame.extend_from_slice(&message);
+            if send.send(Frame::data(frame.freeze())).await.is_err() {
+                return; // The reader went away.
+            }
+        }
+    });
+    receive
+}

@@ -1,0 +1,90 @@
+//! TLS: the certificate that is served, checked before it is used, and exchanged while connections go on.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{self, ServerConfig};
+use trellis_pki::{Checked, Endpoint, Files, Look, Problem, Reload, Served};
+
+/// Everything that is wrong with the certificate files.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("the certificate cannot be served:{}", listed(.0))]
+    Files(Vec<Problem>),
+    #[error("TLS cannot be set up")]
+    Setup(#[from] rustls::Error),
+}
+
+fn listed(problems: &[Problem]) -> String {
+    problems.iter().fold(String::new(), |mut text, problem| {
+        let _ = write!(text, "\n  {problem}");
+        text
+    })
+}
+
+/// The certificate in use.
+#[derive(Clone)]
+pub struct TlsSettings {
+    pub(crate) acceptor: TlsAcceptor,
+    served: Served,
+    reload: Arc<Mutex<Reload>>,
+    /// End of the certificate in use, in seconds since 1970.
+    expires_at: Arc<Mutex<i64>>,
+}
+
+impl TlsSettings {
+    /// Reads and checks the files. `endpoints` are the names that clients use, `state_dir` is where apps can read.
+    pub fn load(files: Files, endpoints: Vec<Endpoint>, state_dir: Option<PathBuf>) -> Result<TlsSettings, TlsError> {
+        let (reload, checked) = Reload::start(files, endpoints, state_dir, now()).map_err(TlsError::Files)?;
+        let served = Served::new(&checked);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(served.clone()));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let settings = TlsSettings {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            served,
+            reload: Arc::new(Mutex::new(reload)),
+            expires_at: Arc::default(),
+        };
+        settings.note(&checked);
+        Ok(settings)
+    }
+
+    /// Looks whether the files have changed, and serves with the new ones if they are good.
+    pub fn look(&self) {
+        match self.reload.lock().expect("no holder panics").look(now()) {
+            Look::Unchanged => {}
+            Look::New(checked) => {
+                self.served.replace(&checked);
+                self.note(&checked);
+                tracing::info!(until = trellis_pki::date(checked.leaf.not_after), "a new certificate is served");
+            }
+            Look::Refused(problems) => {
+                let problems = listed(&problems);
+                tracing::error!("the new certificate is not served, the old one stays in use:{problems}");
+            }
+        }
+    }
+
+    fn note(&self, checked: &Checked) {
+        for warning in &checked.warnings {
+            tracing::warn!("{warning}");
+        }
+        *self.expires_at.lock().expect("no holder panics") = checked.leaf.not_after;
+    }
+
+    /// End of the certificate in use, in seconds since 1970.
+    pub fn expires_at(&self) -> i64 {
+        *self.expires_at.lock().expect("no holder panics")
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
