@@ -134,7 +134,10 @@ fn what_is_refused() {
         ("--auth-supernode-private-key gone", vec!["--auth-supernode-private-key: there is no such key"]),
         (
             "--node-config «a=one b=2 c=[1]»",
-            vec!["--node-config: the value of a, one, is neither true, false, a number nor a quoted text"],
+            vec![
+                "--node-config: the value of a, one, is neither true, false, a number nor a quoted text",
+                "--node-config: the value of c is neither a text nor a number, but: array",
+            ],
         ),
         ("--node-config none.toml", vec!["--node-config: /here/none.toml cannot be read: no such file"]),
         (
@@ -427,7 +430,7 @@ fn what_changes_nothing_or_is_not_safe_is_said() {
         ),
         ("--superlink 0.0.0.0:9092", "--superlink 0.0.0.0:9092 says to listen everywhere"),
         ("--auth-supernode-public-key k", "--auth-supernode-public-key is ignored"),
-        ("--ssl-certfile c --ssl-keyfile k", "--ssl-certfile, --ssl-keyfile is not needed"),
+        ("--ssl-certfile c --ssl-keyfile k", "--ssl-certfile, --ssl-keyfile: not needed"),
         ("--backoff fixed --backoff-max 9s", "--backoff-max has no effect with --backoff fixed"),
         ("--node-config «word a=1»", "--node-config: \"word\" is ignored"),
         ("--app-lifecycle per-message --app-spare off", "--app-spare has no effect with --app-lifecycle per-message"),
