@@ -20,7 +20,9 @@ async fn an_app_is_loaded_once_and_keeps_its_context() {
         let mut context = Instruction::new(9, "count").context;
         context.run_config = config(&[("rate", "0.1")]);
         context.node_config = config(&[("partition", "3")]);
-        context.series_id = if release.minor() < 42 { 0 } else { 12 };
+        // Known from 1.31 on.
+        let series_id = if release.minor() < 31 { 0 } else { 12 };
+        context.series_id = series_id;
         let mut seen = Vec::new();
         for count in 1..=3 {
             let reply = place.reply(Instruction::new(9, "count").context(context)).await;
@@ -32,7 +34,7 @@ async fn an_app_is_loaded_once_and_keeps_its_context() {
         assert_eq!(seen, [seen[0]; 3], "{release:?}");
         assert_eq!(*place.started.lock().unwrap(), [(seen[0].0 as u32, "9".to_owned())]);
         assert_eq!((context.run_id, context.node_id), (9, NODE));
-        assert_eq!(context.series_id, if release.minor() < 42 { 0 } else { 12 });
+        assert_eq!(context.series_id, series_id);
         assert_eq!(context.run_config, config(&[("rate", "0.1")]));
 
         let content = place.content(Instruction::new(9, "configured").context(context)).await;
@@ -60,8 +62,8 @@ async fn a_reply_answers_its_instruction() {
         assert_eq!((metadata.group_id.as_str(), metadata.message_type.as_str()), ("4", "train"));
         assert!(metadata.created_at > asked.created_at);
         assert!(metadata.ttl > 3000.0 && metadata.ttl < 3600.0, "{}", metadata.ttl);
-        // Tasks came with 1.29 or so; a message of an older app names none.
-        assert_eq!(metadata.dst_task_id, (release.minor() >= 37).then_some(TASK), "{release:?}");
+        // Known from 1.31 on.
+        assert_eq!(metadata.dst_task_id, (release.minor() >= 31).then_some(TASK), "{release:?}");
         assert_eq!(reply.message.content, Some(proto::RecordDict::default()));
         assert!(reply.runtime_s > 0.0 && reply.runtime_s < 60.0);
     }
