@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,6 +11,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use trellis_node::app::{InstalledApp, Outcome, Reply};
 use trellis_node::config::WarmSettings;
 use trellis_node::objects::Objects;
+use trellis_node::resources::Confinement;
 use trellis_node::warm::{Setup, WarmApps};
 use trellis_wire::error_reply::ErrorCode;
 
@@ -54,8 +55,6 @@ pub struct Place {
     pub directory: tempfile::TempDir,
     pub objects: Objects,
     pub apps: Arc<WarmApps>,
-    /// Workers and runs, as they came together.
-    pub started: Arc<Mutex<Vec<(u32, String)>>>,
 }
 
 pub fn lasting() -> WarmSettings {
@@ -66,8 +65,6 @@ impl Place {
     pub fn new(python: &Path, settings: WarmSettings) -> Place {
         let directory = tempfile::tempdir().unwrap();
         let objects = Objects::open(&directory.path().join("objects")).unwrap();
-        let started = Arc::new(Mutex::new(Vec::new()));
-        let told = started.clone();
         let home = directory.path().join("flwr");
         let variable = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
         let setup = Setup {
@@ -78,16 +75,14 @@ impl Place {
             environment: vec![
                 variable("FLWR_TELEMETRY_ENABLED", "0"),
                 variable("FLWR_DISABLE_UPDATE_CHECK", "1"),
+                variable("TRELLIS_TEST_VARIABLE", "set"),
                 ("FLWR_HOME".into(), home.into()),
             ],
-            prepare: Arc::new(|command| {
-                command.env("TRELLIS_TEST_VARIABLE", "set");
-            }),
-            started: Arc::new(move |pid, run| told.lock().unwrap().push((pid, run.to_owned()))),
+            confinement: Arc::new(Confinement::none()),
             objects: objects.clone(),
         };
         let apps = Arc::new(WarmApps::new(setup).unwrap());
-        Place { directory, objects, apps, started }
+        Place { directory, objects, apps }
     }
 
     pub async fn execute(&self, instruction: Instruction) -> Outcome {
@@ -128,13 +123,14 @@ pub fn app(reference: &str) -> InstalledApp {
         id: "tests/behaving".to_owned(),
         version: "1.0.0".to_owned(),
         directory: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/warm/app"),
+        bundle: PathBuf::new(),
         client_app: reference.to_owned(),
     }
 }
 
 pub fn replied(outcome: Outcome) -> Reply {
     match outcome {
-        Outcome::Replied(reply) => reply,
+        Outcome::Replied(reply) => *reply,
         other => panic!("no reply: {other:?}"),
     }
 }
