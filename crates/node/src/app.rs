@@ -35,6 +35,8 @@ pub struct InstalledApp {
     pub version: String,
     /// Where its files are.
     pub directory: PathBuf,
+    /// The bundle itself, for official apps: they unpack it themselves.
+    pub bundle: PathBuf,
     /// `module:attribute`.
     pub client_app: String,
 }

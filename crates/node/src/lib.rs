@@ -6,6 +6,7 @@
 pub mod app;
 pub mod config;
 pub mod objects;
+pub mod official;
 pub mod store;
 pub mod warm;
 pub mod watch;
