@@ -15,7 +15,8 @@ use trellis_node::app::{InstalledApp, Job, Outcome, Reply};
 use trellis_node::objects::Objects;
 use trellis_node::official::{Interpreter, Launch, OfficialApps, Settings};
 use trellis_wire::object::{
-    Array, ArrayRecord, ConfigRecord, ConfigValue, Entries, Message, MetricRecord, Object, Payload, RecordDict, object_id,
+    Array, ArrayRecord, ConfigRecord, ConfigValue, Entries, Message, MetricRecord, Object, Payload, RecordDict,
+    object_id,
 };
 use trellis_wire::proto;
 
@@ -66,15 +67,18 @@ async fn main() -> Result<(), Failure> {
             ..Default::default()
         };
         let job = Job { run, instruction, tree, context: context.clone(), app: Some(app.clone()) };
-        println!("{}", match apps.execute(job).await {
-            Outcome::Replied(reply) => {
-                let told = told(&objects, &reply)?;
-                context = reply.context;
-                told
+        println!(
+            "{}",
+            match apps.execute(job).await {
+                Outcome::Replied(reply) => {
+                    let told = told(&objects, &reply)?;
+                    context = reply.context;
+                    told
+                }
+                Outcome::Failed { code, reason } => json!({ "failed": code.number(), "reason": reason }),
+                Outcome::Postponed { reason } => json!({ "postponed": reason }),
             }
-            Outcome::Failed { code, reason } => json!({ "failed": code.number(), "reason": reason }),
-            Outcome::Postponed { reason } => json!({ "postponed": reason }),
-        });
+        );
     }
     Ok(())
 }
@@ -142,7 +146,9 @@ fn told(objects: &Objects, reply: &Reply) -> Result<Value, Failure> {
     }
     let read = |id: &ObjectId| objects.read(*id)?.ok_or_else(|| Failure::from("an object of the reply is not here"));
     let content = &reply.tree.children[0].object_id;
-    let Object::RecordDict(records) = Object::decode(&read(&content.parse()?)?)? else { return Err("no records".into()) };
+    let Object::RecordDict(records) = Object::decode(&read(&content.parse()?)?)? else {
+        return Err("no records".into());
+    };
     let metrics = records.0.get("metrics").ok_or("no metrics")?;
     let MetricRecord(metrics) = MetricRecord::decode(&read(metrics)?)?;
     let metrics: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {value:?}")).collect();
