@@ -208,7 +208,9 @@ pub struct AppArgs {
     #[arg(long, value_name = "FILE")]
     pub python: Option<String>,
 
-    /// Carry out all instructions with an app that is part of this program, without Python: `native:NAME`
+    /// Carry out all instructions with an app that is part of this program: `native:logistic`, `native:mlp`, `native:echo`
+    ///
+    /// Needs no Python. What they learn from, and their settings: docs/native-apps.md.
     #[arg(long, value_name = "APP")]
     pub client_app: Option<String>,
 

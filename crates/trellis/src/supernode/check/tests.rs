@@ -80,6 +80,10 @@ fn check_as(zero: Zero, line: &str, file: &str) -> Result<Checked, Vec<Problem>>
         read: &read,
         trust: &trust,
         unusable_key: &|path| path.to_string_lossy().contains("gone").then(|| "there is no such key".to_owned()),
+        native: &|name, _| match name {
+            "mlp" => vec![],
+            _ => vec![trellis_native::Problem::new("app", "there is no such app", "use mlp")],
+        },
         python: &|| Some("/venv/bin/python".into()),
     };
     check(&raw(line, file), zero, &machine)
@@ -158,14 +162,15 @@ fn what_is_refused() {
         ("--app-recycle-memory 1MiB", vec!["--app-recycle-memory: 1MiB is too small"]),
         ("--python ./gone/python", vec!["--python: /here/gone/python cannot be read: no such file"]),
         ("--client-app mlp", vec!["--client-app: \"mlp\" is no app of this program"]),
-        ("--client-app native:", vec!["--client-app: \"native:\" is no app of this program"]),
+        ("--client-app native:", vec!["--client-app native:: app: there is no such app"]),
+        ("--client-app native:mlpp", vec!["--client-app native:mlpp: app: there is no such app"]),
         (
             "--client-app native:mlp --isolation process",
             vec!["--client-app contradicts --isolation process: the app is part of this program"],
         ),
         (
-            "--client-app native:mlp --client-app-setting rounds --client-app-setting a=1,a=2",
-            vec!["--client-app-setting: \"rounds\" is no NAME=VALUE", "--client-app-setting: \"a\" is set twice"],
+            "--client-app native:mlp --client-app-setting rounds --client-app-setting lr=1,lr=2",
+            vec!["--client-app-setting: \"rounds\" is no NAME=VALUE", "--client-app-setting: \"lr\" is set twice"],
         ),
         ("--gpus some", vec!["--gpus: \"some\" is no list of GPUs"]),
         ("--gpus 0", vec!["--gpus 0 could mean no GPU, or the first one"]),
@@ -368,8 +373,8 @@ fn who_carries_out_instructions() {
         ("--isolation process", AppMode::Process),
         ("--client-app native:mlp", native("mlp", &[])),
         (
-            "--client-app native:mlp --client-app-setting rate=0.1 --client-app-setting hidden=64,32,bias=true",
-            native("mlp", &[("bias", "true"), ("hidden", "64,32"), ("rate", "0.1")]),
+            "--client-app native:mlp --client-app-setting lr=0.1 --client-app-setting classes=0,1,2,hidden=64",
+            native("mlp", &[("classes", "0,1,2"), ("hidden", "64"), ("lr", "0.1")]),
         ),
     ] {
         assert_eq!(good(line).config.apps.mode, expected, "{line}");
@@ -466,7 +471,7 @@ fn a_printed_configuration_means_the_same() {
         ),
         (Zero::Unlimited, "--insecure --node-config node.toml --gpus 3 --gpu-missing refuse --app-memory 150MB"),
         (Zero::Unlimited, "--insecure --isolation process --superexec-auth-secret-file s --host :: --flwr-dir f"),
-        (Zero::Unlimited, "--insecure --client-app native:mlp --client-app-setting hidden=64,32,bias=true"),
+        (Zero::Unlimited, "--insecure --client-app native:mlp --client-app-setting partition=dirichlet:0.5,hidden=32"),
         (Zero::Unlimited, "--insecure --app-lifecycle per-message --allow-runtime-dependency-installation"),
         (
             Zero::Unlimited,
