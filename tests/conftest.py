@@ -111,7 +111,7 @@ def shared_federation(pytestconfig: pytest.Config, tmp_path_factory: pytest.Temp
 
 
 def make_federation(workspace: Workspace, config: pytest.Config, **wanted: object) -> Federation:
-    """The federation, or a skip that says which release cannot be had here. A test may insist on a kind of SuperLink."""
+    """The federation, or a skip that says which release cannot be had here. A test may insist on a SuperLink."""
     usual = {"kind": config.getoption("--superlink"), "official": config.getoption("--official")}
     shape = Shape(**(usual | wanted))
     try:

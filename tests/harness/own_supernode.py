@@ -1,5 +1,6 @@
 """Our own SuperNode, `trellis supernode`: what a test chooses about it, the process, and what it says of itself."""
 
+import contextlib
 import json
 import os
 import signal
@@ -57,7 +58,7 @@ class Status:
 
 @dataclass
 class OwnSupernode:
-    """State directory and ports stay the same over restarts; the process does not. Used like an official `Supernode`."""
+    """State directory and ports stay the same over restarts; the process does not. Used as `Supernode` is."""
 
     workspace: Workspace
     superlink: Superlink
@@ -130,7 +131,8 @@ class OwnSupernode:
     def kill_everything(self) -> None:
         """kill -9 of the node and its apps at once, as when a machine loses power."""
         for pid in [self.process.pid, *self.app_pids()]:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.reap()
 
     def _status_command(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Our SuperNode around official parts, and beside official nodes: the weights are those of an all-official federation."""
+"""Our SuperNode among official parts: the weights are those of an all-official federation."""
 
 import pytest
 
@@ -66,10 +66,10 @@ def test_official_nodes_and_ours_at_an_official_superlink(federation, expected_d
 
 
 @pytest.mark.parametrize("version", [OLDEST, "1.30", "1.36", NEWEST])
-@pytest.mark.parametrize(("isolation", "lifecycle"), [(SUBPROCESS, PER_MESSAGE), (PROCESS, PER_MESSAGE)])
-def test_official_app_processes_under_our_node(federation, reference, weights, version, isolation, lifecycle):
-    """`flwr-clientapp` of that release for each message: started by the node, or by an operator's `flower-superexec`."""
-    fed = federation(fleet=(OwnNode(python=version, isolation=isolation, lifecycle=lifecycle),)).start()
+@pytest.mark.parametrize("isolation", [SUBPROCESS, PROCESS])
+def test_official_app_processes_under_our_node(federation, reference, weights, version, isolation):
+    """A `flwr-clientapp` of that release for each message, by the node or by an operator's `flower-superexec`."""
+    fed = federation(fleet=(OwnNode(python=version, isolation=isolation, lifecycle=PER_MESSAGE),)).start()
 
     assert weights(fed, num_server_rounds=2) == reference(rounds=2)
     assert fed.dead_nodes() == []
