@@ -1,5 +1,6 @@
 """Options, fixtures and failure reports shared by all suites."""
 
+import contextlib
 import os
 import random
 import sys
@@ -12,6 +13,7 @@ from harness.expected import official_digest
 from harness.federation import APPS, Federation, Shape
 from harness.process import tail
 from harness.release import DEFAULT
+from harness.small_disk import small_disk
 from harness.superlink import OFFICIAL, TRELLIS
 from harness.workspace import Workspace, trellis_binary
 from provision import CannotBeHad, releases
@@ -80,6 +82,20 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
     made = Workspace(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def small_disk_at(workspace: Workspace) -> Iterator[Callable[[str], Path]]:
+    """Mounts a small file system at a directory of the workspace that does not exist yet."""
+    with contextlib.ExitStack() as mounted:
+
+        def mount(name: str) -> Path:
+            try:
+                return mounted.enter_context(small_disk(workspace.root / name))
+            except CannotBeHad as why:
+                pytest.skip(str(why))
+
+        yield mount
 
 
 @pytest.fixture
