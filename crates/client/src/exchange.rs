@@ -1,7 +1,5 @@
 //! One request and its answer, over a connection of its own. What they say is not known here.
 
-use std::io;
-
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -9,14 +7,10 @@ use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls;
-use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::error::{Distrust, Error, tls_cause};
-use crate::{Patience, Security, Target, Trust};
+use crate::connect::{HTTP_1, Stream, connect};
+use crate::error::Error;
+use crate::{Patience, Target};
 
 /// A fleet of 100,000 nodes is listed in less.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -37,58 +31,11 @@ pub(crate) async fn exchange(
     proof: &HeaderMap,
 ) -> Result<Answer, Error> {
     let too_slow = |step, limit| Error::TooSlow { endpoint: target.endpoint(), step, limit };
-    let connecting = tokio::time::timeout(patience.connect, connect(target));
-    let stream = connecting.await.map_err(|_| too_slow("accept a connection", patience.connect))??;
+    let connecting = tokio::time::timeout(patience.connect, connect(target, &[HTTP_1]));
+    let connected = connecting.await.map_err(|_| too_slow("accept a connection", patience.connect))??;
     let request = request(target, path, body, proof);
-    let asking = tokio::time::timeout(patience.answer, ask(target, stream, request));
+    let asking = tokio::time::timeout(patience.answer, ask(target, connected.stream, request));
     asking.await.map_err(|_| too_slow("answer", patience.answer))?
-}
-
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
-
-async fn connect(target: &Target) -> Result<Box<dyn Stream>, Error> {
-    let stream = reach(target).await?;
-    match &target.security {
-        Security::Plaintext => Ok(Box::new(stream)),
-        Security::Tls(trust) => secure(target, trust, stream).await,
-    }
-}
-
-/// A connection to the first address of the host that takes one.
-async fn reach(target: &Target) -> Result<TcpStream, Error> {
-    let lookup = |source| Error::Lookup { host: target.host.clone(), source };
-    let mut last = None;
-    for address in lookup_host((target.host.as_str(), target.port)).await.map_err(lookup)? {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = Some(error),
-        }
-    }
-    match last {
-        Some(source) => Err(Error::Connect { endpoint: target.endpoint(), source }),
-        None => Err(lookup(io::Error::other("it has no address"))),
-    }
-}
-
-async fn secure(target: &Target, trust: &Trust, stream: TcpStream) -> Result<Box<dyn Stream>, Error> {
-    let lookup = |_| Error::Lookup { host: target.host.clone(), source: io::Error::other("it is no name of a host") };
-    let name = ServerName::try_from(target.host.clone()).map_err(lookup)?;
-    match TlsConnector::from(trust.config()).connect(name, stream).await {
-        Ok(stream) => Ok(Box::new(stream)),
-        Err(source) => Err(handshake_error(target, trust, source)),
-    }
-}
-
-fn handshake_error(target: &Target, trust: &Trust, source: io::Error) -> Error {
-    let endpoint = target.endpoint();
-    match tls_cause(&source) {
-        Some(rustls::Error::InvalidCertificate(why)) => {
-            Error::Distrusted { endpoint, why: Distrust::new(why.clone(), &target.host, trust.origin()) }
-        }
-        Some(rustls::Error::InvalidMessage(_)) => Error::NotTls { endpoint },
-        _ => Error::Tls { endpoint, source },
-    }
 }
 
 fn request(target: &Target, path: &str, body: Bytes, proof: &HeaderMap) -> Request<Full<Bytes>> {

@@ -61,13 +61,17 @@ impl Trust {
         Ok(Trust::new("the system".to_owned(), roots))
     }
 
+    /// Trusts nobody, and finds out that TLS is spoken all the same.
+    pub(crate) fn nobody() -> Trust {
+        Trust::new("nobody".to_owned(), RootCertStore::empty())
+    }
+
     fn new(origin: String, roots: RootCertStore) -> Trust {
-        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the provider has suites for the default versions of TLS")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Trust { origin, config: Arc::new(config) }
     }
 
@@ -75,8 +79,12 @@ impl Trust {
         &self.origin
     }
 
-    pub(crate) fn config(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.config)
+    /// For a connection on which one of these protocols is to be spoken, the best first. Sessions are resumed whatever is
+    /// offered.
+    pub(crate) fn config(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::new(config)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use trellis_front::Keepalive;
+
 /// Everything a SuperLink needs to know.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -38,24 +40,6 @@ pub struct Config {
     pub supernode_auth: bool,
     pub keepalive: Keepalive,
     pub limits: Limits,
-}
-
-/// How connections are kept alive, and how dead ones are found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keepalive {
-    /// A silent connection is pinged this often: HTTP/2 pings, and TCP keepalive for all.
-    pub interval: Duration,
-    /// A ping that is not answered in this time ends the connection.
-    pub timeout: Duration,
-    /// A connection without a call for this long is closed. HTTP/1.1 only: there a client opens another one at no cost.
-    pub idle: Duration,
-}
-
-impl Default for Keepalive {
-    /// Firewalls forget connections after 60 s of silence, the strict ones.
-    fn default() -> Self {
-        Self { interval: Duration::from_secs(30), timeout: Duration::from_secs(20), idle: Duration::from_secs(120) }
-    }
 }
 
 #[derive(Debug, Clone)]

@@ -2,23 +2,20 @@
 
 use prost::Message as _;
 use trellis_core::Seconds;
-use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
+use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::message::{Envelope, MessageError};
 use trellis_core::node::Node;
 use trellis_core::object::Tree;
 use trellis_core::port::{Fab, Traffic};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{Run, State};
+pub use trellis_front::object::object_id;
 use trellis_wire::proto;
 
 use crate::dialect::app::SERVER_APP;
 
 fn invalid(text: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(Kind::Invalid, text)
-}
-
-pub fn object_id(text: &str) -> Result<ObjectId, Refusal> {
-    text.parse().map_err(|_| invalid(format!("Invalid object ID format: {:.80}", text)))
 }
 
 pub fn node_id(node: Option<&proto::Node>) -> NodeId {

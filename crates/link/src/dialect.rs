@@ -11,6 +11,7 @@ use std::fmt;
 
 use http::HeaderMap;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_front::Transport;
 
 use crate::watch::metrics as label;
 
@@ -21,22 +22,9 @@ pub const NEWEST: Version = Version { major: 1, minor: 42 };
 /// Longer version texts are cut.
 const VERSION_TEXT_BYTES: usize = 32;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Transport {
-    Grpc,
-    Http,
-}
-
-impl Transport {
-    pub fn name(self) -> &'static str {
-        match self {
-            Transport::Grpc => "grpc",
-            Transport::Http => "http",
-        }
-    }
-
-    pub fn label(self) -> label::Transport {
-        match self {
+impl From<Transport> for label::Transport {
+    fn from(transport: Transport) -> label::Transport {
+        match transport {
             Transport::Grpc => label::Transport::Grpc,
             Transport::Http => label::Transport::Http,
         }

@@ -22,8 +22,8 @@ pub mod watch;
 
 /// Every call that is served, for those who test that none is forgotten.
 pub mod calls {
-    pub use crate::dialect::Transport;
     pub use crate::front::rpc::{ALL, Access, Api, On, Rpc};
+    pub use trellis_front::Transport;
 }
 
 pub use serve::{Addresses, ServeError, StateVerdict, SuperLink, check_state, serve};

@@ -8,13 +8,13 @@ use trellis_core::Seconds;
 use trellis_core::id::RunId;
 use trellis_core::port::{Job, Read, Store, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_front::{SuperexecSecret, TlsSettings};
 use trellis_store_sqlite::SqliteStore;
 
 use crate::api::account::Logins;
 use crate::clock::Clock;
 use crate::config::Limits;
-use crate::front::TlsSettings;
-use crate::identity::{Identities, SuperexecSecret};
+use crate::identity::Identities;
 use crate::objects::HotObjects;
 use crate::refusals::RefusalLog;
 use crate::wake::WaitingRoom;

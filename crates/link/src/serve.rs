@@ -16,13 +16,13 @@ use trellis_core::id::RunId;
 use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
 use trellis_core::upkeep::recover;
-use trellis_pki::Endpoint;
+use trellis_front::{Listener, SuperexecSecret, TlsError, TlsSettings};
+use trellis_pki::{Endpoint, Files};
 use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
 use crate::api::{account, hex, random};
-use crate::config::{Config, Isolation, Keepalive, StateLocation};
-use crate::front::{Front, Listener, Port, TlsError, TlsSettings};
-use crate::identity::SuperexecSecret;
+use crate::config::{Config, Isolation, Keepalive, StateLocation, TlsFiles};
+use crate::front::{Front, Port};
 use crate::launch::{Launcher, NoPython, Python};
 use crate::link::{Link, Settings};
 use crate::upkeep;
@@ -119,7 +119,10 @@ impl SuperLink {
             Isolation::Process => None,
         };
         let tls = match &config.tls {
-            Some(files) => Some(TlsSettings::load(files, endpoints(&config)?, Some(directory.path().to_owned()))?),
+            Some(files) => {
+                let readable = Some(directory.path().to_owned());
+                Some(TlsSettings::load(certificate_files(files), endpoints(&config)?, readable)?)
+            }
             None => None,
         };
         let secret = config.superexec_secret.as_deref().map(read_secret).transpose()?;
@@ -180,6 +183,10 @@ impl SuperLink {
         };
         failed.map_or(kept.map_err(ServeError::Recovery), Err)
     }
+}
+
+fn certificate_files(files: &TlsFiles) -> Files {
+    Files { certificate: files.certificate.clone(), key: files.key.clone(), ca: files.ca_certificate.clone() }
 }
 
 /// The names that the certificate must cover: those that clients use, or else those that we listen on.

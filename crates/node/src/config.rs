@@ -103,6 +103,10 @@ pub struct WarmSettings {
     pub idle: Duration,
     /// A worker above this resident size is replaced after its instruction; `None`: no limit.
     pub recycle_bytes: Option<u64>,
+    /// Workers that are kept with nothing to do, each for its run.
+    pub max_idle: usize,
+    /// Keeps an interpreter ready for the next run, once there was one.
+    pub spare: bool,
 }
 
 /// What apps may use of the machine.

@@ -7,4 +7,6 @@ pub mod app;
 pub mod config;
 pub mod objects;
 pub mod store;
+pub mod warm;
+pub mod watch;
 pub mod work;

@@ -21,9 +21,6 @@ use crate::log_file::{LogFile, LogFileSettings};
 use json::JsonLines;
 use readable::Readable;
 
-/// What this process is in a federation, as lines for programs say it.
-const ROLE: &str = "superlink";
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     Text,
@@ -63,8 +60,9 @@ pub fn filter(level: &str) -> Option<EnvFilter> {
     EnvFilter::builder().parse(directives).ok()
 }
 
-/// Starts logging. Nothing else may have started it. Fails only if the log file cannot be opened.
-pub fn start(settings: &LogSettings) -> io::Result<()> {
+/// Starts logging. Nothing else may have started it. Fails only if the log file cannot be opened. `role` is what this
+/// process is in a federation, as lines for programs say it.
+pub fn start(role: &'static str, settings: &LogSettings) -> io::Result<()> {
     let colours = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|value| value != "dumb");
@@ -72,13 +70,13 @@ pub fn start(settings: &LogSettings) -> io::Result<()> {
     tracing_subscriber::registry()
         .with(filter(&settings.level).unwrap_or_default())
         // Before the other: layers share what the first one makes of a span's fields, and colours are not for files.
-        .with(file.map(|file| layer(settings.format, Mutex::new(file), false)))
-        .with(layer(settings.format, io::stderr, colours))
+        .with(file.map(|file| layer(role, settings.format, Mutex::new(file), false)))
+        .with(layer(role, settings.format, io::stderr, colours))
         .init();
     Ok(())
 }
 
-fn layer<S, W>(format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
+fn layer<S, W>(role: &'static str, format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -91,7 +89,7 @@ where
     match format {
         LogFormat::Text => log.with_ansi(colours).with_target(false).compact().fmt_fields(Readable).boxed(),
         LogFormat::Json => {
-            let lines = JsonLines { role: ROLE, now: jiff::Timestamp::now };
+            let lines = JsonLines { role, now: jiff::Timestamp::now };
             log.with_ansi(false).event_format(lines).boxed()
         }
     }

@@ -3,33 +3,23 @@
 
 mod args;
 mod check;
-mod config_file;
-mod flags;
-mod gather;
 mod print;
-mod problem;
-mod scan;
-mod size;
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use args::SUPERLINK;
 pub use args::SuperlinkArgs;
-use check::{Checked, Surroundings, check};
-use flags::Flags;
-use gather::{Outside, RawArgs, gather};
-use rustix::fs::{Access, access};
+use check::{Checked, check};
 use trellis_link::config::{Config, StateLocation};
 use trellis_link::{CRASH_POINTS, StateVerdict, check_state, serve};
 
+use crate::logging;
 use crate::process::{StopSignals, raise_open_file_limit};
-use crate::{address, duration, logging};
+use crate::settings::here::{self, complain, fail, print};
+use crate::settings::{Flags, RawArgs, problem};
 
 const REFUSED: u8 = 2;
 /// The answer of `--check-state` when it has none.
@@ -39,20 +29,16 @@ const LEFTOVERS: Duration = Duration::from_secs(2);
 
 /// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
 pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
-    let flags = Flags::new(called);
-    let scanned = scan::scan(arguments, &flags);
-    if let Some(show) = scanned.show {
-        return crate::show(flags.parse([show]).err());
-    }
-    let environment: BTreeMap<String, OsString> =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect();
-    let outside = Outside { environment: &environment, read_file: &|path| std::fs::read_to_string(path) };
-    let raw = gather(scanned, &flags, &outside);
+    let flags = Flags::new::<SuperlinkArgs>(called, &SUPERLINK);
+    let raw: RawArgs<SuperlinkArgs> = match here::read(&flags, arguments) {
+        Ok(raw) => raw,
+        Err(shown) => return shown,
+    };
     if raw.args.inspection.list_crash_points {
         return print(&CRASH_POINTS.iter().map(|name| format!("{name}\n")).collect::<String>());
     }
-    let (checking, printing) = (raw.args.inspection.check_state, raw.args.inspection.print_config);
-    match check_here(&raw) {
+    let (checking, printing) = (raw.args.inspection.check_state, raw.args.inspection.config.print_config);
+    match here::with_surroundings(|around| check(&raw, around)) {
         Err(problems) => {
             complain(&problem::report(called, &problems));
             ExitCode::from(if checking { OTHER_TROUBLE } else { REFUSED })
@@ -63,48 +49,6 @@ pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
         }
         Ok(checked) if checking => tell_state(&checked.config.state),
         Ok(checked) => start(checked),
-    }
-}
-
-/// Checks with the real world around.
-fn check_here(raw: &RawArgs) -> Result<Checked, Vec<problem::Problem>> {
-    let current_dir = std::env::current_dir().unwrap_or_default();
-    let directory = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let (home, state_home) = (directory("HOME"), directory("XDG_STATE_HOME"));
-    check(
-        raw,
-        &Surroundings {
-            current_dir: &current_dir,
-            home: home.as_deref(),
-            state_home: state_home.as_deref(),
-            unreadable: &unreadable,
-            unwritable: &unwritable,
-        },
-    )
-}
-
-fn unreadable(path: &Path) -> Option<String> {
-    match path.metadata() {
-        Ok(metadata) if metadata.is_dir() => Some("it is a directory".to_owned()),
-        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Some("it is empty".to_owned()),
-        // Not by opening it: a named pipe would block, and gives its content only once.
-        Ok(_) => access(path, Access::READ_OK).err().map(|error| io::Error::from(error).to_string()),
-        Err(error) => Some(error.to_string()),
-    }
-}
-
-fn unwritable(path: &Path) -> Option<String> {
-    let denied = |path: &Path, wanted| access(path, wanted).err().map(|error| io::Error::from(error).to_string());
-    match path.metadata() {
-        Ok(metadata) if metadata.is_dir() => Some("it is a directory".to_owned()),
-        Ok(_) => denied(path, Access::WRITE_OK),
-        // Then it will be created, in its directory.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let why = denied(directory, Access::WRITE_OK | Access::EXEC_OK)?;
-            Some(format!("{}: {why}", directory.display()))
-        }
-        Err(error) => Some(error.to_string()),
     }
 }
 
@@ -131,7 +75,7 @@ fn tell_state(location: &StateLocation) -> ExitCode {
 
 /// Serves until told to stop.
 fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
-    if let Err(error) = logging::start(&log) {
+    if let Err(error) = logging::start("superlink", &log) {
         let file = log.file.map(|file| file.path).unwrap_or_default();
         complain(&format!("the log file {} cannot be opened: {error}\n", file.display()));
         return ExitCode::FAILURE;
@@ -174,25 +118,4 @@ async fn serve_until_stopped(config: Config) -> Result<(), Box<dyn Error + Send 
     );
     serve(config, stop.requested()).await?;
     Ok(())
-}
-
-fn fail(error: &dyn Error) -> ExitCode {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    tracing::error!("{text}");
-    ExitCode::FAILURE
-}
-
-/// Prints what was asked for. A reader that has gone away is no trouble of ours.
-fn print(text: &str) -> ExitCode {
-    let _ = io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
-}
-
-fn complain(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -11,3 +11,4 @@ pub mod proto {
 
 pub mod error_reply;
 pub mod object;
+pub mod records;

@@ -91,6 +91,18 @@ impl Object {
         })
     }
 
+    pub const fn kind(&self) -> ObjectKind {
+        match self {
+            Self::ArrayChunk(_) => ObjectKind::ArrayChunk,
+            Self::Array(_) => ObjectKind::Array,
+            Self::ArrayRecord(_) => ObjectKind::ArrayRecord,
+            Self::ConfigRecord(_) => ObjectKind::ConfigRecord,
+            Self::MetricRecord(_) => ObjectKind::MetricRecord,
+            Self::RecordDict(_) => ObjectKind::RecordDict,
+            Self::Message(_) => ObjectKind::Message,
+        }
+    }
+
     pub fn encode(&self) -> Bytes {
         match self {
             Self::ArrayChunk(chunk) => chunk.encode(),

@@ -10,6 +10,7 @@ use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Read, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_front::Transport;
 use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
 
@@ -17,7 +18,7 @@ use super::app::session_id;
 use super::random_id;
 use crate::clock::system_now;
 use crate::convert;
-use crate::dialect::{Client, Transport};
+use crate::dialect::Client;
 use crate::link::Link;
 use crate::watch::{Departure, numbers, round_of};
 

@@ -45,7 +45,9 @@ pub fn show_federation(client: &Client, asked: &str, federation: Federation, now
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Transport, Version};
+    use trellis_front::Transport;
+
+    use crate::dialect::Version;
 
     fn client(version: Option<Version>) -> Client {
         Client { transport: Transport::Grpc, version }

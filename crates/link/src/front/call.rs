@@ -8,17 +8,16 @@ use http::{HeaderMap, HeaderValue};
 use trellis_core::access::Rejected;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
+use trellis_front::{Line, MessageReader, Transport, malformed};
 
 use super::Port;
-use super::listen::Line;
-use super::reader::{MessageReader, malformed};
 use super::rpc::{Access, Rpc};
 use crate::api::account::{self, Tokens, Who};
 use crate::api::fleet::Caller as NodeCaller;
 use crate::api::sha256;
 use crate::api::trellis::fingerprint;
+use crate::dialect::Client;
 use crate::dialect::app::Caller as AppCaller;
-use crate::dialect::{Client, Transport};
 use crate::identity::decode_key;
 use crate::link::Link;
 

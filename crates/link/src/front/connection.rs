@@ -1,41 +1,31 @@
 //! A connection at work: its requests become calls, their answers responses. Both transports are served on every port;
 //! which APIs, the port says.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use trellis_core::access::Rejected;
 use trellis_core::audit::RefusedCall;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_front::refusal::code_name;
+use trellis_front::{Answer, Line, Listener, MessageReader, Payload, Peer, Service, Transport, grpc, http as plain};
 
-use super::answer::{Answer, Payload};
 use super::call::{ACCESS_TOKEN, Call, REFRESH_TOKEN, Shown};
 use super::door::Door;
-use super::listen::{Connection, Line, Listener};
-use super::reader::MessageReader;
+use super::refusal;
 use super::rpc::{self, Api, Rpc};
-use super::{grpc, http as plain, refusal};
 use crate::api::account::Tokens;
 use crate::config::Keepalive;
-use crate::dialect::{Client, NEWEST, OLDEST, Transport};
+use crate::dialect::{Client, NEWEST, OLDEST};
 use crate::link::Link;
 use crate::refusals;
 use crate::watch::metrics::{self, FrontEnd, Reason};
 
-/// Bytes a peer may send ahead on one call, and on one connection.
-const STREAM_WINDOW_BYTES: u32 = 1 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
 /// Of a path that is not served, as much is told and remembered.
 const MAX_PATH_CHARS: usize = 100;
-/// Headers of one request, all together.
-const HEADER_BYTES: u32 = 64 << 10;
 
 /// A port by its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,6 +80,50 @@ fn is_about_identity(rpc: &Rpc, kind: Kind) -> bool {
     }
 }
 
+/// Whether the body is of the kind that the call wants.
+fn has_right_type(api: Api, headers: &HeaderMap) -> bool {
+    match api {
+        Api::Trellis => {
+            let kind = headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
+            kind.is_empty() || kind.starts_with(b"application/json")
+        }
+        _ => plain::is_protobuf(headers),
+    }
+}
+
+/// An answer over HTTP.
+fn respond(rpc: &Rpc, answer: Result<Answer, Refusal>) -> Response<Payload> {
+    let unknown = matches!(&answer, Err(refusal) if refusal.kind == Kind::Unauthenticated);
+    let mut response = plain::respond(answer, |refusal| refusal::flower_code(rpc.api, rpc.name, refusal.kind));
+    if unknown && matches!(rpc.api, Api::Control | Api::Trellis) {
+        response.headers_mut().insert("www-authenticate", HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// One port at work.
+#[derive(Clone)]
+struct PortService {
+    front: Front,
+    port: Port,
+}
+
+impl Service for PortService {
+    type Presence = metrics::Present;
+
+    fn opened(&self) -> metrics::Present {
+        self.front.link.watch.metrics.connection_opened(self.port.label())
+    }
+
+    async fn answer(&self, peer: Peer, request: Request<Incoming>) -> Response<Payload> {
+        self.front.answer(self.port, peer.remote, peer.line, request).await
+    }
+
+    async fn stopped(&self) {
+        self.front.link.room.closed().await;
+    }
+}
+
 /// Where a call comes from.
 struct From {
     client: Client,
@@ -115,46 +149,8 @@ impl Front {
 
     /// Serves a port until the waiting room closes, and its connections until their calls are answered.
     pub async fn serve(self, port: Port, listener: Listener) {
-        let tasks = tokio_util::task::TaskTracker::new();
-        let (front, tracker) = (self.clone(), tasks.clone());
-        let serve = move |connection| drop(tracker.spawn(front.clone().connection(port, connection)));
-        listener.accept(self.keepalive, serve, self.link.room.closed()).await;
-        tasks.close();
-        tasks.wait().await;
-    }
-
-    async fn connection(self, port: Port, connection: Connection) {
-        let _present = self.link.watch.metrics.connection_opened(port.label());
-        let (remote, line, room) = (connection.remote, connection.line.clone(), Arc::clone(&self.link.room));
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.keepalive.idle)
-            .http2()
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_concurrent_streams(self.link.limits.requests_per_connection)
-            .max_header_list_size(HEADER_BYTES)
-            .keep_alive_interval(self.keepalive.interval)
-            .keep_alive_timeout(self.keepalive.timeout);
-        let service = service_fn(move |request| {
-            let (front, line) = (self.clone(), line.clone());
-            async move { Ok::<_, Infallible>(front.answer(port, remote, line, request).await) }
-        });
-        let serving = builder.serve_connection(TokioIo::new(connection), service);
-        tokio::pin!(serving);
-        let ended = tokio::select! {
-            ended = serving.as_mut() => ended,
-            () = room.closed() => {
-                serving.as_mut().graceful_shutdown();
-                serving.await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::trace!(%remote, %error, "connection ended");
-        }
+        let (keepalive, requests) = (self.keepalive, self.link.limits.requests_per_connection);
+        trellis_front::serve(PortService { front: self, port }, listener, keepalive, requests).await;
     }
 
     async fn answer(
@@ -164,7 +160,7 @@ impl Front {
         line: Line,
         request: Request<Incoming>,
     ) -> Response<Payload> {
-        let transport = if grpc::is_grpc(request.headers()) { Transport::Grpc } else { Transport::Http };
+        let transport = Transport::of(request.headers());
         let Some((method, rpc)) = rpc::find(transport, request.uri().path()).filter(|(_, rpc)| port.serves(rpc.api))
         else {
             return match transport {
@@ -176,7 +172,7 @@ impl Front {
             if request.method() != Method::POST {
                 return plain::error(StatusCode::METHOD_NOT_ALLOWED, 0, "Method Not Allowed");
             }
-            if !plain::has_right_type(rpc.api, request.headers()) {
+            if !has_right_type(rpc.api, request.headers()) {
                 return plain::wrong_type();
             }
         }
@@ -187,7 +183,7 @@ impl Front {
         let answer = self.call(rpc, from, request).await;
         drop(held);
         if let Err(refusal) = &answer {
-            refusal::log(refusal, method, is_about_identity(rpc, refusal.kind));
+            trellis_front::refusal::log(refusal, method, is_about_identity(rpc, refusal.kind));
             let reason = if client.check().is_err() { Reason::TooOld } else { refusal::reason(refusal) };
             self.link.watch.metrics.call_refused(reason);
             if is_about_identity(rpc, refusal.kind) {
@@ -202,14 +198,14 @@ impl Front {
         let seen = metrics::Call {
             api: rpc.api.label(),
             rpc: rpc.name,
-            transport: transport.label(),
+            transport: transport.into(),
             version: client.version_label(),
-            code: refusal::code_name(transport, answer.as_ref().err().map(|refusal| refusal.kind)),
+            code: code_name(transport, answer.as_ref().err().map(|refusal| refusal.kind)),
         };
         self.link.watch.metrics.call_finished(seen, (!rpc.held).then(|| since.elapsed()));
         let mut response = match transport {
             Transport::Grpc => grpc::respond(answer),
-            Transport::Http => plain::respond(rpc, answer),
+            Transport::Http => respond(rpc, answer),
         };
         if let Some(tokens) = renewed.get() {
             for (name, token) in [(ACCESS_TOKEN, &tokens.access), (REFRESH_TOKEN, &tokens.refresh)] {
@@ -241,7 +237,7 @@ impl Front {
     }
 
     /// A call that is not served, probably of a peer that is too old, too new or configured for something else.
-    pub(super) fn unknown(&self, remote: SocketAddr, path: &str, headers: &http::HeaderMap) -> Refusal {
+    pub(super) fn unknown(&self, remote: SocketAddr, path: &str, headers: &HeaderMap) -> Refusal {
         let path: String = path.chars().take(MAX_PATH_CHARS).collect();
         let advice = if path.contains("GrpcAdapter") || path.starts_with("/api/v0/") {
             "start SuperNodes without --grpc-adapter and --rest"

@@ -6,9 +6,9 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use trellis_core::account::Permission;
+use trellis_front::Payload;
+use trellis_front::http::with_type;
 
-use super::answer::Payload;
-use super::http::with_type;
 use crate::api::account::authenticate;
 use crate::link::Link;
 

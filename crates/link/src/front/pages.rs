@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use trellis_core::account::Permission;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_front::{Payload, http as plain, refusal};
 
-use super::answer::Payload;
 use super::connection::{Front, Port};
-use super::{http as plain, login, refusal};
+use super::login;
 use crate::api::account;
 use crate::watch::{metrics, survey};
 

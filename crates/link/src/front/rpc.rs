@@ -7,14 +7,13 @@ use std::sync::LazyLock;
 
 use tokio::sync::mpsc;
 use trellis_core::refusal::Refusal;
+use trellis_front::http::kebab;
+use trellis_front::{Answer, Rest, Transport, malformed};
 use trellis_wire::proto::{PushAppMessagesRequest, PushTaskMessagesRequest};
 
-use super::answer::{Answer, Rest};
 use super::call::Call;
 use super::objects::{self, Peer};
-use super::reader::malformed;
 use crate::api::{account, app, control, fleet, trellis};
-use crate::dialect::Transport;
 use crate::dialect::app::Instructions;
 use crate::watch::metrics as label;
 
@@ -129,18 +128,6 @@ impl Rpc {
         };
         services.iter().map(|service| format!("/flwr.proto.{service}/{}", self.name)).collect()
     }
-}
-
-/// `PullMessages` as `pull-messages`.
-fn kebab(name: &str) -> String {
-    let mut path = String::with_capacity(name.len() + 4);
-    for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !path.is_empty() {
-            path.push('-');
-        }
-        path.push(letter.to_ascii_lowercase());
-    }
-    path
 }
 
 /// Finds the call behind a path, and the path in a form that lasts.

@@ -10,11 +10,11 @@ use trellis_core::object;
 use trellis_core::port::Read;
 use trellis_core::refusal::Refusal;
 use trellis_core::run::State;
+use trellis_front::TlsSettings;
 
-use super::metrics::Snapshot;
+use super::metrics::{Certificate, Snapshot};
 use super::{Facts, Instruction, Resumed, numbers, round_of};
 use crate::api::app;
-use crate::front::TlsSettings;
 use crate::link::Link;
 
 /// How things stand now.
@@ -23,8 +23,12 @@ pub fn snapshot(link: &Link) -> Snapshot {
         census: link.read(|view| view.census(link.now())).ok(),
         store_works: link.store().works(),
         store_queue_length: link.store().queue_length(),
-        certificates: link.tls.as_ref().map(TlsSettings::in_use).unwrap_or_default(),
+        certificates: link.tls.iter().map(certificate).collect(),
     }
+}
+
+fn certificate(tls: &TlsSettings) -> Certificate {
+    Certificate { role: "server", expires_at: tls.expires_at() as f64 }
 }
 
 /// Picks up the trainings that were at work when the process before this one ended.

@@ -28,11 +28,9 @@ fn levels_and_filters() {
 #[test]
 fn the_file_has_what_the_terminal_has_but_no_colours() {
     let (file, terminal) = (Kept::default(), Kept::default());
-    let log = tracing_subscriber::registry().with(layer(LogFormat::Text, file.clone(), false)).with(layer(
-        LogFormat::Text,
-        terminal.clone(),
-        true,
-    ));
+    let log = tracing_subscriber::registry()
+        .with(layer("superlink", LogFormat::Text, file.clone(), false))
+        .with(layer("superlink", LogFormat::Text, terminal.clone(), true));
     tracing::subscriber::with_default(log, || {
         let _span = tracing::info_span!("run", run_id = 7).entered();
         tracing::info!(node_id = 8, "message sent");
@@ -69,8 +67,12 @@ impl<'a> MakeWriter<'a> for Kept {
 
 fn logged(format: LogFormat, level: &str, speak: impl FnOnce()) -> Vec<String> {
     let kept = Kept::default();
-    let log =
-        tracing_subscriber::registry().with(filter(level).unwrap_or_default()).with(layer(format, kept.clone(), false));
+    let log = tracing_subscriber::registry().with(filter(level).unwrap_or_default()).with(layer(
+        "superlink",
+        format,
+        kept.clone(),
+        false,
+    ));
     tracing::subscriber::with_default(log, speak);
     let text = String::from_utf8(kept.0.lock().unwrap().clone()).expect("UTF-8");
     text.lines().map(str::to_owned).collect()

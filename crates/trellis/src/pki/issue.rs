@@ -99,7 +99,7 @@ fn watch(args: &IssueArgs, order: &Order) -> Result<(), Failure> {
     let format = if args.output.format == Format::Json { LogFormat::Json } else { LogFormat::Text };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Machine)?;
     let first = issue(args, order)?;
-    logging::start(&LogSettings { format, level: "info".to_owned(), file: None }).map_err(Failure::Machine)?;
+    logging::start("pki", &LogSettings { format, level: "info".to_owned(), file: None }).map_err(Failure::Machine)?;
     for warning in &first.warnings {
         tracing::warn!("{warning}");
     }

@@ -3,8 +3,15 @@
 
 use clap::Args;
 
-/// `{called}` stands for the name the user knows this command by.
-pub const AFTER_HELP: &str = "\
+use crate::settings::{ConfigArgs, LogArgs, Program};
+
+pub const SUPERLINK: Program = Program {
+    after_help: AFTER_HELP,
+    actions: &["check-state", "print-config", "list-crash-points"],
+    flower_variables: &[("FLWR_LOG_LEVEL", "log-level")],
+};
+
+const AFTER_HELP: &str = "\
 Examples:
   Try it on one machine, without encryption:
     {called} --insecure
@@ -54,7 +61,7 @@ pub struct SuperlinkArgs {
     #[command(flatten)]
     pub limits: LimitArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub log: LogArgs,
     #[command(flatten)]
     pub inspection: InspectionArgs,
     #[command(flatten)]
@@ -239,43 +246,10 @@ pub struct LimitArgs {
 }
 
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Log (on stderr, and in the file if one is given)")]
-pub struct OutputArgs {
-    /// `text` (coloured on a terminal, unless NO_COLOR is set) or `json` [default: text]
-    #[arg(long, value_name = "FORMAT")]
-    pub log_format: Option<String>,
-
-    /// `error`, `warn`, `info`, `debug` or `trace` [default: info]
-    ///
-    /// FLWR_LOG_LEVEL is understood too. Finer: filters as in `info,trellis_link=debug`.
-    #[arg(long, value_name = "LEVEL")]
-    pub log_level: Option<String>,
-
-    /// Write the log into this file too
-    #[arg(long, value_name = "FILE")]
-    pub log_file: Option<String>,
-
-    /// Put the log file aside every so many hours, 1 to 8760; 24: at midnight UTC [default: 24]
-    #[arg(long, value_name = "HOURS")]
-    pub log_rotation_interval_hours: Option<String>,
-
-    /// How many log files that were put aside are kept, at least 1 [default: 7]
-    #[arg(long, value_name = "N")]
-    pub log_rotation_backup_count: Option<String>,
-}
-
-#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Configuration and inspection")]
 pub struct InspectionArgs {
-    /// Read settings from this TOML file; its keys are the flags without their dashes
-    ///
-    /// Relative paths in the file start from its directory.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<String>,
-
-    /// Print the settings that would be used, as such a file, and exit
-    #[arg(long)]
-    pub print_config: bool,
+    #[command(flatten)]
+    pub config: ConfigArgs,
 
     /// Say whether the state can be used by this version, and exit
     ///
@@ -347,4 +321,60 @@ pub struct CompatibilityArgs {
     /// Refused: the ServerAppIo API is served without TLS
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub appio_ssl_ca_certfile: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Flags;
+    use crate::settings::flags::Kind;
+
+    #[test]
+    fn every_flag_of_flower_superlink_from_1_25_to_1_42_is_known() {
+        let switches = [
+            "insecure",
+            "enable-supernode-auth",
+            "simulation",
+            "allow-runtime-dependency-installation",
+            "disable-runtime-dependency-installation",
+        ];
+        let values = [
+            "flwr-dir",
+            "ssl-certfile",
+            "ssl-keyfile",
+            "ssl-ca-certfile",
+            "isolation",
+            "database",
+            "storage-dir",
+            "auth-list-public-keys",
+            "serverappio-api-address",
+            "fleet-api-type",
+            "fleet-api-address",
+            "fleet-api-num-workers",
+            "control-api-address",
+            "exec-api-address",
+            "executor",
+            "executor-dir",
+            "executor-config",
+            "simulationio-api-address",
+            "health-server-address",
+            "host",
+            "port",
+            "runtime-api-address",
+            "appio-ssl-certfile",
+            "appio-ssl-keyfile",
+            "appio-ssl-ca-certfile",
+            "log-file",
+            "log-rotation-interval-hours",
+            "log-rotation-backup-count",
+            "superexec-auth-secret-file",
+        ];
+        let flags = Flags::new::<SuperlinkArgs>("flower-superlink", &SUPERLINK);
+        for name in switches {
+            assert_eq!(flags.kind(name), Some(Kind::Switch), "{name}");
+        }
+        for name in values {
+            assert_eq!(flags.kind(name), Some(Kind::Value), "{name}");
+        }
+    }
 }

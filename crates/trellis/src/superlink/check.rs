@@ -6,19 +6,17 @@ mod apps;
 mod compatibility;
 mod connections;
 mod exposure;
-mod log;
 mod security;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use trellis_link::config::{Config, Limits, StateLocation};
 
-use super::gather::RawArgs;
-use super::problem::{Problem, Source};
-use super::size;
+use super::args::SuperlinkArgs;
 use crate::logging::LogSettings;
+use crate::settings::{self, Problem, RawArgs, Surroundings};
 
 /// Names that mean a state kept in memory only: SQLite's, and Flower's.
 const IN_MEMORY: [&str; 2] = [":memory:", ":flwr-in-memory:"];
@@ -28,16 +26,7 @@ const SMALLEST_MESSAGE: u64 = MIB;
 /// Clients of gRPC cannot send more at once.
 const LARGEST_MESSAGE: u64 = 1 << 31;
 
-/// The outside world, as far as the checks need it.
-pub struct Surroundings<'a> {
-    pub current_dir: &'a Path,
-    pub home: Option<&'a Path>,
-    pub state_home: Option<&'a Path>,
-    /// Why a file cannot be read, if so.
-    pub unreadable: &'a dyn Fn(&Path) -> Option<String>,
-    /// Why nothing can be written to a file, which need not exist, if so.
-    pub unwritable: &'a dyn Fn(&Path) -> Option<String>,
-}
+type Checker<'a> = settings::Checker<'a, SuperlinkArgs>;
 
 /// What passed the checks.
 #[derive(Debug, Clone)]
@@ -51,8 +40,8 @@ pub struct Checked {
 }
 
 /// Checks everything, and says everything that is wrong.
-pub fn check(raw: &RawArgs, around: &Surroundings<'_>) -> Result<Checked, Vec<Problem>> {
-    let mut checker = Checker { raw, around, problems: raw.problems.clone(), warnings: raw.warnings.clone() };
+pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<Checked, Vec<Problem>> {
+    let mut checker = Checker::new(raw, around);
 
     // A refused value is replaced by its default so that the checks can go on; the result is then never used.
     let addresses = checker.addresses();
@@ -64,9 +53,9 @@ pub fn check(raw: &RawArgs, around: &Surroundings<'_>) -> Result<Checked, Vec<Pr
     let apps = checker.apps();
     checker.app_port(&addresses, apps.superexec_secret.is_some());
     let state = checker.state();
-    let keepalive = checker.keepalive();
+    let keepalive = checker.connections();
     let limits = checker.limits();
-    let log = checker.log();
+    let log = checker.log(&raw.args.log);
     checker.refused_flags();
     checker.ignored_flags();
 
@@ -97,13 +86,6 @@ pub fn check(raw: &RawArgs, around: &Surroundings<'_>) -> Result<Checked, Vec<Pr
     Ok(Checked { config, log, insecure_network_allowed, warnings })
 }
 
-struct Checker<'a> {
-    raw: &'a RawArgs,
-    around: &'a Surroundings<'a>,
-    problems: Vec<Problem>,
-    warnings: Vec<String>,
-}
-
 impl Checker<'_> {
     fn state(&mut self) -> StateLocation {
         let args = &self.raw.args.state;
@@ -121,22 +103,17 @@ impl Checker<'_> {
         let database = args.database.as_deref().map(|path| self.resolve("database", path));
         let directory = match args.state_dir.as_deref() {
             Some(path) => self.resolve("state-dir", path),
-            None => self.default_state_dir(),
+            None => self.state_dir_by_default(),
         };
         StateLocation::Directory { directory, database }
     }
 
-    fn default_state_dir(&mut self) -> PathBuf {
-        // A relative XDG directory is to be ignored, says its specification.
-        let home = self.around.state_home.filter(|path| path.is_absolute()).map(Path::to_owned);
-        match home.or_else(|| self.around.home.map(|home| home.join(".local/state"))) {
-            Some(home) => home.join("trellis/superlink"),
-            None => {
-                let what = "there is no place for the state: neither HOME nor XDG_STATE_HOME is set";
-                self.refuse(&["state-dir"], what, "give a directory with --state-dir, or use --database :memory:");
-                PathBuf::new()
-            }
-        }
+    fn state_dir_by_default(&mut self) -> PathBuf {
+        self.default_state_dir("superlink").unwrap_or_else(|| {
+            let what = "there is no place for the state: neither HOME nor XDG_STATE_HOME is set";
+            self.refuse(&["state-dir"], what, "give a directory with --state-dir, or use --database :memory:");
+            PathBuf::new()
+        })
     }
 
     fn limits(&mut self) -> Limits {
@@ -154,58 +131,4 @@ impl Checker<'_> {
         }
         limits
     }
-
-    fn size(&mut self, name: &str, given: Option<&str>, smallest: u64, largest: u64) -> Option<u64> {
-        let given = given?;
-        let Some(bytes) = size::parse(given) else {
-            self.refuse(&[name], format!("--{name}: {given:?} is not a size"), "write it like 64MiB, 2GiB or 500MB");
-            return None;
-        };
-        if bytes < smallest || bytes > largest {
-            let advice = match largest {
-                u64::MAX => format!("use at least {}", size::show(smallest)),
-                _ => format!("use {} to {}", size::show(smallest), size::show(largest)),
-            };
-            let side = if bytes < smallest { "small" } else { "large" };
-            self.refuse(&[name], format!("--{name}: {given} is too {side}"), advice);
-            return None;
-        }
-        Some(bytes)
-    }
-
-    fn refuse(&mut self, flags: &[&str], what: impl Into<String>, advice: impl Into<String>) {
-        let places: Vec<String> = flags.iter().map(|name| self.source(name).locate(name)).collect();
-        self.problems.push(Problem::new(what, places.join("; "), advice));
-    }
-
-    fn warn(&mut self, what: impl Into<String>) {
-        self.warnings.push(what.into());
-    }
-
-    fn source(&self, name: &str) -> &Source {
-        self.raw.sources.get(name).unwrap_or(&Source::Default)
-    }
-
-    /// The absolute path meant by `path`. Apps run elsewhere, so a relative one would not last; one in a file starts
-    /// from the file's directory.
-    fn resolve(&self, name: &str, path: &str) -> PathBuf {
-        if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), self.around.home) {
-            return home.join(rest);
-        }
-        let base = match self.source(name) {
-            Source::File { path, .. } => self.around.current_dir.join(path.parent().unwrap_or(Path::new(""))),
-            _ => self.around.current_dir.to_owned(),
-        };
-        base.join(path.strip_prefix("./").unwrap_or(path))
-    }
-
-    fn must_be_readable(&mut self, name: &str, path: &Path, advice: &str) {
-        if let Some(why) = (self.around.unreadable)(path) {
-            self.refuse(&[name], format!("--{name}: {} cannot be read: {why}", path.display()), advice);
-        }
-    }
-}
-
-fn dashed(flags: &[&str]) -> String {
-    flags.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(", ")
 }

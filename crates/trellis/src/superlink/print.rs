@@ -1,18 +1,14 @@
-//! The effective settings as a configuration file, each with the place it came from. What is printed can be given back
-//! with `--config` and means the same.
+//! The effective settings of a SuperLink, by the names of their flags.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::Duration;
 
 use toml::Value;
 use trellis_link::config::{Isolation, StateLocation};
 
-use super::address::Address;
 use super::check::Checked;
-use super::problem::Source;
-use super::{duration, size};
-use crate::logging::LogFormat;
+use crate::address::Address;
+use crate::settings::print::{self, Row, bytes, path, text, time};
+use crate::settings::problem::Source;
 
 /// Flags that say the same as the one that is printed.
 const ALIASES: [(&str, &str); 3] = [
@@ -23,33 +19,12 @@ const ALIASES: [(&str, &str); 3] = [
 
 /// The file's text.
 pub fn config_file(checked: &Checked, sources: &BTreeMap<String, Source>) -> String {
-    let rows = rows(checked);
-    let assignment = |(name, value): &(&str, Option<Value>)| match value {
-        Some(value) => format!("{name} = {value}"),
-        None => format!("# {name} ="),
-    };
-    let width = rows.iter().map(|row| assignment(row).chars().count()).max().unwrap_or(0);
-    rows.iter()
-        .map(|row| {
-            let place = match row {
-                (_, None) => "not set".to_owned(),
-                (name, Some(_)) => source(name, sources).to_string(),
-            };
-            format!("{:width$}  # {place}\n", assignment(row))
-        })
-        .collect()
+    print::config_file(&rows(checked), &ALIASES, sources)
 }
-
-fn source<'a>(name: &str, sources: &'a BTreeMap<String, Source>) -> &'a Source {
-    let alias = ALIASES.iter().find(|(printed, _)| *printed == name).and_then(|(_, alias)| sources.get(*alias));
-    sources.get(name).or(alias).unwrap_or(&Source::Default)
-}
-
-type Row = (&'static str, Option<Value>);
 
 fn rows(checked: &Checked) -> Vec<Row> {
-    let groups = [addresses, security, state_and_apps, connections_and_limits, log];
-    groups.iter().flat_map(|group| group(checked)).collect()
+    let groups = [addresses, security, state_and_apps, connections_and_limits];
+    groups.iter().flat_map(|group| group(checked)).chain(print::log(&checked.log)).collect()
 }
 
 fn addresses(Checked { config, .. }: &Checked) -> Vec<Row> {
@@ -100,8 +75,6 @@ fn state_and_apps(Checked { config, .. }: &Checked) -> Vec<Row> {
 }
 
 fn connections_and_limits(Checked { config, .. }: &Checked) -> Vec<Row> {
-    let time = |time: Duration| Some(duration::show(time).into());
-    let bytes = |bytes: u64| Some(size::show(bytes).into());
     vec![
         ("keepalive-interval", time(config.keepalive.interval)),
         ("keepalive-timeout", time(config.keepalive.timeout)),
@@ -110,27 +83,4 @@ fn connections_and_limits(Checked { config, .. }: &Checked) -> Vec<Row> {
         ("max-object-size", bytes(config.limits.object_bytes)),
         ("object-cache-size", bytes(config.limits.object_cache_bytes)),
     ]
-}
-
-fn log(Checked { log, .. }: &Checked) -> Vec<Row> {
-    let format = match log.format {
-        LogFormat::Text => "text",
-        LogFormat::Json => "json",
-    };
-    let file = log.file.as_ref();
-    vec![
-        ("log-format", text(format)),
-        ("log-level", text(&log.level)),
-        ("log-file", file.and_then(|file| path(&file.path))),
-        ("log-rotation-interval-hours", file.map(|file| i64::from(file.interval_hours).into())),
-        ("log-rotation-backup-count", file.map(|file| i64::from(file.backups).into())),
-    ]
-}
-
-fn text(text: &str) -> Option<Value> {
-    Some(text.into())
-}
-
-fn path(path: &Path) -> Option<Value> {
-    Some(path.to_string_lossy().into_owned().into())
 }

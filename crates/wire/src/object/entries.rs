@@ -23,6 +23,34 @@ impl<V> Entries<V> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut V> {
+        self.0.iter_mut().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// Sets a value: in the place of one that has the name already, else at the end.
+    pub fn insert(&mut self, name: impl Into<String>, value: impl Into<V>) {
+        let (name, value) = (name.into(), value.into());
+        match self.get_mut(&name) {
+            Some(place) => *place = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// As [`Entries::insert`], to build entries in one expression.
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<V>) -> Self {
+        self.insert(name, value);
+        self
+    }
+
+    pub fn remove(&mut self, name: &str) -> Option<V> {
+        let index = self.0.iter().position(|(key, _)| key == name)?;
+        Some(self.0.remove(index).1)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     pub fn iter(&self) -> std::slice::Iter<'_, (String, V)> {
         self.0.iter()
     }

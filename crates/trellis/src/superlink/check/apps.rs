@@ -45,13 +45,7 @@ impl Checker<'_> {
         if isolation == Isolation::Process {
             self.warn("--python has no effect with --isolation process: a flower-superexec starts the ServerApps");
         }
-        if !given.contains('/') {
-            // A name to be found on PATH.
-            return Some(given.into());
-        }
-        let path = self.resolve("python", given);
-        self.must_be_readable("python", &path, "give the path of a Python interpreter");
-        Some(path)
+        self.executable("python", Some(given), "give the path of a Python interpreter")
     }
 
     fn dependency_installation(&mut self, isolation: Isolation) -> bool {
@@ -79,8 +73,6 @@ impl Checker<'_> {
             ));
             return None;
         }
-        let path = self.resolve(name, given);
-        self.must_be_readable(name, &path, "give the path of a readable file that holds the secret");
-        Some(path)
+        self.file(name, Some(given), "give the path of a readable file that holds the secret")
     }
 }

@@ -1,6 +1,7 @@
 //! Checks of flags that Flower's SuperLink has and this one does not serve.
 
-use super::{Checker, dashed};
+use super::Checker;
+use crate::settings::{dashed, given};
 
 impl Checker<'_> {
     /// Flags that Flower knows and that cannot be served.
@@ -71,8 +72,4 @@ impl Checker<'_> {
             self.warn("--flwr-dir is ignored");
         }
     }
-}
-
-fn given<const N: usize>(flags: [(&'static str, bool); N]) -> Vec<&'static str> {
-    flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
 }

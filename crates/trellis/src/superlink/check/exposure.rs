@@ -2,7 +2,8 @@
 //! says so twice.
 
 use super::Checker;
-use super::addresses::{Addresses, Place};
+use super::addresses::Addresses;
+use crate::settings::Place;
 
 impl Checker<'_> {
     /// Plaintext must not leave this machine unnoticed.

@@ -1,11 +1,9 @@
 //! Checks of encryption and of who may connect.
 
-use std::path::PathBuf;
-
 use trellis_link::config::TlsFiles;
 
-use super::{Checker, dashed};
-use crate::superlink::problem::Problem;
+use super::Checker;
+use crate::settings::{Problem, dashed};
 
 impl Checker<'_> {
     pub(super) fn tls(&mut self) -> Option<TlsFiles> {
@@ -31,19 +29,14 @@ impl Checker<'_> {
                           on this machine, --insecure";
             self.problems.push(Problem::new(what, "not set anywhere", advice));
         }
-        let [certificate, key, ca_certificate] = files.map(|(name, path)| self.pem_file(name, path));
+        let [certificate, key, ca_certificate] =
+            files.map(|(name, path)| self.file(name, path, "give the path of a readable PEM file"));
         Some(TlsFiles { certificate: certificate?, key: key?, ca_certificate: ca_certificate? })
     }
 
     /// Looking at the state needs no network, and in a file that cannot be read the answer may stand.
     pub(super) fn security_must_be_decided(&self) -> bool {
         !self.raw.args.inspection.check_state && !self.raw.incomplete
-    }
-
-    fn pem_file(&mut self, name: &str, path: Option<&str>) -> Option<PathBuf> {
-        let path = self.resolve(name, path?);
-        self.must_be_readable(name, &path, "give the path of a readable PEM file");
-        Some(path)
     }
 
     pub(super) fn supernode_auth(&mut self) -> bool {

@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use trellis_link::config::{Isolation, Keepalive, StateLocation};
 
-use super::{Checked, Surroundings, check};
+use super::{Checked, SuperlinkArgs, Surroundings, check};
 use crate::log_file::LogFileSettings;
 use crate::logging::LogFormat;
-use crate::superlink::flags::Flags;
-use crate::superlink::gather::{Outside, RawArgs, gather};
-use crate::superlink::problem::Problem;
-use crate::superlink::scan::scan;
-use crate::superlink::{print, size};
+use crate::settings::gather::{Outside, RawArgs, gather};
+use crate::settings::scan::scan;
+use crate::settings::{Flags, Problem, size};
+use crate::superlink::args::SUPERLINK;
+use crate::superlink::print;
 
 const TLS: &str = "--ssl-certfile c.pem --ssl-keyfile k.pem --ssl-ca-certfile ca.pem";
 
 /// Arguments as they would be gathered; `file` is what `/etc/link.toml` holds.
-fn raw(line: &str, file: &str) -> RawArgs {
-    let flags = Flags::new("trellis superlink");
+fn raw(line: &str, file: &str) -> RawArgs<SuperlinkArgs> {
+    let flags = Flags::new::<SuperlinkArgs>("trellis superlink", &SUPERLINK);
     let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(file.to_owned()) };
     gather(scan(&arguments, &flags), &flags, &outside)
@@ -525,7 +525,7 @@ fn a_printed_configuration_means_the_same() {
          --log-file l --log-rotation-interval-hours 2 --log-rotation-backup-count 3"
             .to_owned(),
     ] {
-        let printed = |checked: &Checked, raw: &RawArgs| print::config_file(checked, &raw.sources);
+        let printed = |checked: &Checked, raw: &RawArgs<SuperlinkArgs>| print::config_file(checked, &raw.sources);
         let first = printed(&good(&line), &raw(&line, ""));
         let again = checked("--config /etc/link.toml", &first).unwrap_or_else(|problems| panic!("{first}{problems:?}"));
         let values = |text: &str| -> Vec<String> {

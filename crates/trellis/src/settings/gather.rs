@@ -5,20 +5,19 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use super::args::SuperlinkArgs;
+use clap::FromArgMatches;
+
 use super::config_file::{self, FileSettings};
 use super::flags::{Flags, Kind};
 use super::problem::{Problem, Source};
 use super::scan::Scanned;
 
 const PREFIX: &str = "TRELLIS_";
-/// Flower's own variable, for the one setting where its users expect it to count.
-const FLOWER_LOG_LEVEL: &str = "FLWR_LOG_LEVEL";
 
 /// What was asked for, not yet checked.
 #[derive(Debug, Default)]
-pub struct RawArgs {
-    pub args: SuperlinkArgs,
+pub struct RawArgs<A> {
+    pub args: A,
     /// Where each given setting came from, by flag name.
     pub sources: BTreeMap<String, Source>,
     /// Mistakes found on the way.
@@ -35,8 +34,8 @@ pub struct Outside<'a> {
 }
 
 /// Merges what the command line says with environment and file.
-pub fn gather(scanned: Scanned, flags: &Flags, outside: &Outside<'_>) -> RawArgs {
-    let mut raw = RawArgs { problems: scanned.problems, ..RawArgs::default() };
+pub fn gather<A: FromArgMatches + Default>(scanned: Scanned, flags: &Flags, outside: &Outside<'_>) -> RawArgs<A> {
+    let mut raw: RawArgs<A> = RawArgs { problems: scanned.problems, ..RawArgs::default() };
     // From the weakest place to the strongest: a later one replaces an earlier one.
     let mut merged: BTreeMap<String, (String, Source)> = BTreeMap::new();
     let environment = environment_settings(flags, outside.environment, &mut raw);
@@ -81,13 +80,14 @@ fn joined(values: Vec<(String, String)>, flags: &Flags) -> Vec<(String, String)>
     settings
 }
 
-fn environment_settings(
+fn environment_settings<A>(
     flags: &Flags,
     environment: &BTreeMap<String, OsString>,
-    raw: &mut RawArgs,
+    raw: &mut RawArgs<A>,
 ) -> Vec<(String, String, Source)> {
     let mut found = Vec::new();
-    let flower = environment.get(FLOWER_LOG_LEVEL).map(|value| ("log-level", FLOWER_LOG_LEVEL, value));
+    let flower = flags.flower_variables().iter();
+    let flower = flower.filter_map(|(variable, name)| Some((*name, *variable, environment.get(*variable)?)));
     let names: BTreeMap<String, &str> = flags.settings().map(|name| (variable_of(name), name)).collect();
     let ours =
         environment.iter().filter(|(variable, _)| variable.starts_with(PREFIX)).filter_map(|(variable, value)| {
@@ -99,7 +99,7 @@ fn environment_settings(
                 }
             }
         });
-    for (name, variable, value) in flower.into_iter().chain(ours) {
+    for (name, variable, value) in flower.chain(ours) {
         let source = Source::Environment(variable.to_owned());
         match value.to_str() {
             // Set but empty is how containers and unit files say "not set".
@@ -155,11 +155,12 @@ fn as_argument(name: &str, value: &str, flags: &Flags) -> Result<Option<String>,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::superlink::scan::scan;
+    use crate::settings::sample::{self, Sample};
+    use crate::settings::scan::scan;
 
     /// Gathers from a command line, `NAME=value` variables and the text of a file.
-    fn raw(line: &str, environment: &str, file: &str) -> RawArgs {
-        let flags = Flags::new("trellis superlink");
+    fn raw(line: &str, environment: &str, file: &str) -> RawArgs<Sample> {
+        let flags = sample::flags();
         let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let environment = environment
             .split_whitespace()
@@ -196,7 +197,7 @@ mod tests {
         ] {
             let raw = raw(line, environment, file);
             assert!(raw.problems.is_empty(), "{line}: {:?}", raw.problems);
-            assert_eq!(raw.args.addresses.fleet_api_address.as_deref(), expected, "{line} {environment}");
+            assert_eq!(raw.args.fleet_api_address.as_deref(), expected, "{line} {environment}");
             let found = raw.sources.get("fleet-api-address").map(ToString::to_string);
             assert_eq!(found.as_deref(), place, "{line} {environment}");
         }
@@ -212,7 +213,7 @@ mod tests {
             ("--config link.toml --insecure=false", "", false),
             ("", "TRELLIS_INSECURE=ON", true),
         ] {
-            assert_eq!(raw(line, environment, file).args.security.insecure, expected, "{line} {environment}");
+            assert_eq!(raw(line, environment, file).args.insecure, expected, "{line} {environment}");
         }
     }
 
@@ -229,14 +230,14 @@ mod tests {
         ] {
             let raw = raw(line, environment, file);
             assert!(raw.problems.is_empty(), "{line}: {:?}", raw.problems);
-            assert_eq!(raw.args.addresses.endpoint, expected, "{line} {environment} {file}");
+            assert_eq!(raw.args.endpoint, expected, "{line} {environment} {file}");
         }
     }
 
     #[test]
     fn a_variable_of_kubernetes_is_not_ours() {
-        assert_eq!(raw("", "TRELLIS_PORT=tcp://10.0.0.1:80", "").args.addresses.port, None);
-        assert_eq!(raw("", "TRELLIS_PORT=80", "").args.addresses.port.as_deref(), Some("80"));
+        assert_eq!(raw("", "TRELLIS_PORT=tcp://10.0.0.1:80", "").args.port, None);
+        assert_eq!(raw("", "TRELLIS_PORT=80", "").args.port.as_deref(), Some("80"));
     }
 
     #[test]
@@ -244,7 +245,7 @@ mod tests {
         for (environment, expected) in
             [("FLWR_LOG_LEVEL=DEBUG", "DEBUG"), ("FLWR_LOG_LEVEL=DEBUG TRELLIS_LOG_LEVEL=warn", "warn")]
         {
-            assert_eq!(raw("", environment, "").args.output.log_level.as_deref(), Some(expected), "{environment}");
+            assert_eq!(raw("", environment, "").args.log.log_level.as_deref(), Some(expected), "{environment}");
         }
     }
 

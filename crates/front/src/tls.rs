@@ -3,14 +3,11 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 use trellis_pki::{Checked, Endpoint, Files, Look, Problem, Reload, Served};
-
-use crate::clock::system_now;
-use crate::config::TlsFiles;
-use crate::watch::metrics::Certificate;
 
 /// Everything that is wrong with the certificate files.
 #[derive(Debug, thiserror::Error)]
@@ -31,23 +28,17 @@ fn listed(problems: &[Problem]) -> String {
 /// The certificate in use.
 #[derive(Clone)]
 pub struct TlsSettings {
-    pub(super) acceptor: TlsAcceptor,
+    pub(crate) acceptor: TlsAcceptor,
     served: Served,
     reload: Arc<Mutex<Reload>>,
-    in_use: Arc<Mutex<Vec<Certificate>>>,
+    /// End of the certificate in use, in seconds since 1970.
+    expires_at: Arc<Mutex<i64>>,
 }
 
 impl TlsSettings {
     /// Reads and checks the files. `endpoints` are the names that clients use, `state_dir` is where apps can read.
-    pub fn load(
-        files: &TlsFiles,
-        endpoints: Vec<Endpoint>,
-        state_dir: Option<PathBuf>,
-    ) -> Result<TlsSettings, TlsError> {
-        let files =
-            Files { certificate: files.certificate.clone(), key: files.key.clone(), ca: files.ca_certificate.clone() };
-        let (reload, checked) =
-            Reload::start(files, endpoints, state_dir, system_now() as i64).map_err(TlsError::Files)?;
+    pub fn load(files: Files, endpoints: Vec<Endpoint>, state_dir: Option<PathBuf>) -> Result<TlsSettings, TlsError> {
+        let (reload, checked) = Reload::start(files, endpoints, state_dir, now()).map_err(TlsError::Files)?;
         let served = Served::new(&checked);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -59,7 +50,7 @@ impl TlsSettings {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             served,
             reload: Arc::new(Mutex::new(reload)),
-            in_use: Arc::default(),
+            expires_at: Arc::default(),
         };
         settings.note(&checked);
         Ok(settings)
@@ -67,7 +58,7 @@ impl TlsSettings {
 
     /// Looks whether the files have changed, and serves with the new ones if they are good.
     pub fn look(&self) {
-        match self.reload.lock().expect("no holder panics").look(system_now() as i64) {
+        match self.reload.lock().expect("no holder panics").look(now()) {
             Look::Unchanged => {}
             Look::New(checked) => {
                 self.served.replace(&checked);
@@ -85,12 +76,15 @@ impl TlsSettings {
         for warning in &checked.warnings {
             tracing::warn!("{warning}");
         }
-        let leaf = Certificate { role: "server", expires_at: checked.leaf.not_after as f64 };
-        *self.in_use.lock().expect("no holder panics") = vec![leaf];
+        *self.expires_at.lock().expect("no holder panics") = checked.leaf.not_after;
     }
 
-    /// Those in use, for monitors.
-    pub fn in_use(&self) -> Vec<Certificate> {
-        self.in_use.lock().expect("no holder panics").clone()
+    /// End of the certificate in use, in seconds since 1970.
+    pub fn expires_at(&self) -> i64 {
+        *self.expires_at.lock().expect("no holder panics")
     }
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }

@@ -102,9 +102,10 @@ fn line_of(text: &str, offset: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::sample;
 
     fn read(text: &str) -> FileSettings {
-        parse(Path::new("link.toml"), text, &Flags::new("trellis superlink"))
+        parse(Path::new("link.toml"), text, &sample::flags())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Checks of what is logged, how, and where.
 
-use super::Checker;
+use super::{Checker, LogArgs};
 use crate::log_file::LogFileSettings;
 use crate::logging::{self, LogFormat, LogSettings};
 
@@ -9,9 +9,8 @@ const LONGEST_INTERVAL_HOURS: u32 = 8760;
 const BACKUPS: u32 = 7;
 const MOST_BACKUPS: u32 = 10_000;
 
-impl Checker<'_> {
-    pub(super) fn log(&mut self) -> LogSettings {
-        let args = &self.raw.args.output;
+impl<A> Checker<'_, A> {
+    pub fn log(&mut self, args: &LogArgs) -> LogSettings {
         let format = match args.log_format.as_deref() {
             None | Some("text") => LogFormat::Text,
             Some("json") => LogFormat::Json,
@@ -26,11 +25,10 @@ impl Checker<'_> {
             self.refuse(&["log-level"], what, "use error, warn, info, debug or trace");
         }
         let level = logging::plain_level(given).unwrap_or(given).to_owned();
-        LogSettings { format, level, file: self.log_file() }
+        LogSettings { format, level, file: self.log_file(args) }
     }
 
-    fn log_file(&mut self) -> Option<LogFileSettings> {
-        let args = &self.raw.args.output;
+    fn log_file(&mut self, args: &LogArgs) -> Option<LogFileSettings> {
         let (interval, backups) = ("log-rotation-interval-hours", "log-rotation-backup-count");
         let given = [(interval, &args.log_rotation_interval_hours), (backups, &args.log_rotation_backup_count)];
         if args.log_file.is_none() {
@@ -47,17 +45,5 @@ impl Checker<'_> {
             self.refuse(&["log-file"], what, "give a file in a directory that exists and can be written to");
         }
         Some(LogFileSettings { path, interval_hours, backups })
-    }
-
-    fn count(&mut self, name: &str, given: Option<&str>, default: u32, most: u32) -> u32 {
-        let Some(text) = given else { return default };
-        match text.parse() {
-            Ok(number) if (1..=most).contains(&number) => number,
-            _ => {
-                let what = format!("--{name}: {text:?} is not a number from 1 to {most}");
-                self.refuse(&[name], what, format!("leave it out for {default}"));
-                default
-            }
-        }
     }
 }

@@ -80,10 +80,11 @@ impl Scanned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::sample;
 
     fn read(line: &str) -> Scanned {
         let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        scan(&arguments, &Flags::new("trellis superlink"))
+        scan(&arguments, &sample::flags())
     }
 
     #[test]

@@ -6,11 +6,10 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use serde_json::json;
 use tokio::sync::mpsc;
-use trellis_core::refusal::{Kind, Refusal};
+use trellis_core::refusal::Refusal;
 
-use super::answer::{Answer, Following, Payload};
-use super::refusal::{flower_code, http_status};
-use super::rpc::{Api, Rpc};
+use crate::answer::{Answer, Following, Payload};
+use crate::refusal::http_status;
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/protobuf");
 const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/flower-protobuf-stream");
@@ -20,16 +19,14 @@ const UNSUPPORTED_CONTENT_TYPE: u16 = 1002;
 /// Frames that a slow reader may leave lying.
 const BACKLOG: usize = 2;
 
-/// Whether the body is of the kind that the call wants.
-pub fn has_right_type(api: Api, headers: &HeaderMap) -> bool {
+/// Whether a request says that its body is protobuf.
+pub fn is_protobuf(headers: &HeaderMap) -> bool {
     let kind = headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
-    match api {
-        Api::Trellis => kind.is_empty() || kind.starts_with(b"application/json"),
-        _ => kind.split(|byte| *byte == b';').next() == Some(b"application/protobuf"),
-    }
+    kind.split(|byte| *byte == b';').next() == Some(b"application/protobuf")
 }
 
-pub fn respond(rpc: &Rpc, answer: Result<Answer, Refusal>) -> Response<Payload> {
+/// Frames an answer. A refusal gets its number in Flower's list from `code`; 0 is none.
+pub fn respond(answer: Result<Answer, Refusal>, code: impl FnOnce(&Refusal) -> u16) -> Response<Payload> {
     match answer {
         Ok(Answer::Message { head, rest }) => {
             with_type(PROTOBUF, Payload { head: Some(head), rest: rest.into(), trailers: None })
@@ -38,14 +35,7 @@ pub fn respond(rpc: &Rpc, answer: Result<Answer, Refusal>) -> Response<Payload> 
         Ok(Answer::Stream(messages)) => {
             with_type(PROTOBUF_STREAM, Payload { rest: Following::Frames(framed(messages)), ..Default::default() })
         }
-        Err(refusal) => {
-            let code = flower_code(rpc.api, rpc.name, refusal.kind);
-            let mut response = error(http_status(refusal.kind), code, &refusal.text);
-            if refusal.kind == Kind::Unauthenticated && matches!(rpc.api, Api::Control | Api::Trellis) {
-                response.headers_mut().insert("www-authenticate", HeaderValue::from_static("Bearer"));
-            }
-            response
-        }
+        Err(refusal) => error(http_status(refusal.kind), code(&refusal), &refusal.text),
     }
 }
 
@@ -67,6 +57,18 @@ pub fn with_type(kind: HeaderValue, payload: Payload) -> Response<Payload> {
     let mut response = Response::new(payload);
     response.headers_mut().insert("content-type", kind);
     response
+}
+
+/// The name of a call as its path has it: `PullMessages` as `pull-messages`.
+pub fn kebab(name: &str) -> String {
+    let mut path = String::with_capacity(name.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !path.is_empty() {
+            path.push('-');
+        }
+        path.push(letter.to_ascii_lowercase());
+    }
+    path
 }
 
 /// A stream that fails half-way is cut off: the length of its last frame says that something is missing, where there is

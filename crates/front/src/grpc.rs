@@ -6,8 +6,8 @@ use http_body::Frame;
 use tokio::sync::mpsc;
 use trellis_core::refusal::{Kind, Refusal};
 
-use super::answer::{Answer, Following, Payload};
-use super::refusal::grpc_code;
+use crate::answer::{Answer, Following, Payload};
+use crate::refusal::grpc_code;
 
 /// Frames that a slow reader may leave lying.
 const BACKLOG: usize = 2;

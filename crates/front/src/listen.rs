@@ -13,8 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 
-use super::tls::TlsSettings;
-use crate::config::Keepalive;
+use crate::tls::TlsSettings;
 
 /// A TLS handshake that takes longer is given up.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
@@ -22,6 +21,24 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 const HANDSHAKES: usize = 256;
 /// After an accept that failed (no descriptors left) wait this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How connections are kept alive, and how dead ones are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// A silent connection is pinged this often: HTTP/2 pings, and TCP keepalive for all.
+    pub interval: Duration,
+    /// A ping that is not answered in this time ends the connection.
+    pub timeout: Duration,
+    /// A connection without a call for this long is closed. HTTP/1.1 only: there a client opens another one at no cost.
+    pub idle: Duration,
+}
+
+impl Default for Keepalive {
+    /// Firewalls forget connections after 60 s of silence, the strict ones.
+    fn default() -> Self {
+        Self { interval: Duration::from_secs(30), timeout: Duration::from_secs(20), idle: Duration::from_secs(120) }
+    }
+}
 
 /// A bound port.
 pub struct Listener {

@@ -1,0 +1,399 @@
+//! The Fleet API as a node calls it: typed calls, each made once, over gRPC or HTTP, whichever the SuperLink speaks. What to
+//! do after a failure is decided elsewhere; `retry` says when.
+//!
+//! ```text
+//! Fleet --Question--> line (one that works) --> grpc (one HTTP/2 connection) | http (a pool of connections)
+//!       <--Reply----- refusal (what a "no" means for the node), error
+//! ```
+
+mod bandwidth;
+mod body;
+mod error;
+mod grpc;
+mod http;
+mod line;
+mod overhear;
+mod proof;
+mod refusal;
+pub mod retry;
+mod rpc;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message as _;
+use trellis_core::id::{NodeId, ObjectId, RunId};
+use trellis_wire::object::object_id;
+use trellis_wire::proto;
+
+use self::bandwidth::Throttle;
+use self::body::{Intake, Outgoing, Pulse};
+use self::error::Trouble;
+pub use self::error::{FleetError, Remedy};
+use self::line::Lines;
+use self::proof::Proof;
+use self::refusal::Refusal;
+use self::rpc::Rpc;
+use crate::{NodeKey, Target};
+
+/// Answers without content of objects; apps are the largest.
+const MESSAGE_BYTES: usize = 256 << 20;
+/// What official SuperLinks send at most.
+const OBJECT_BYTES: usize = i32::MAX as usize;
+/// The field `object_content` of a PushObject, as it is announced on the wire.
+const CONTENT_KEY: u8 = 0x22;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// As Flower 1.25 to 1.39 speak it.
+    Grpc,
+    /// As Flower 1.40 and later speak it.
+    Http,
+}
+
+#[derive(Debug, Clone)]
+pub struct FleetOptions {
+    /// `None`: found out, and found anew whenever the link was lost: the SuperLink may have been replaced by a newer one.
+    pub transport: Option<Transport>,
+    /// A ping after so much silence, over gRPC; `None`: none. Official SuperLinks hang up on who pings every few seconds.
+    pub keepalive_interval: Option<Duration>,
+    /// Without an answer to a ping for so long the connection is given up.
+    pub keepalive_timeout: Duration,
+    /// Bytes of objects a second, each way; `None`: no limit.
+    pub bandwidth: Option<u64>,
+    /// For a connection, looking up the name, TLS and finding out the transport included.
+    pub connect_timeout: Duration,
+    /// The longest silence in a call.
+    pub answer_timeout: Duration,
+    /// The longest silence while a SuperLink holds a pull for messages. Ours does for up to 120 s.
+    pub hold_timeout: Duration,
+}
+
+impl Default for FleetOptions {
+    fn default() -> FleetOptions {
+        FleetOptions {
+            transport: None,
+            keepalive_interval: None,
+            keepalive_timeout: Duration::from_secs(20),
+            bandwidth: None,
+            connect_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(60),
+            hold_timeout: Duration::from_secs(150),
+        }
+    }
+}
+
+/// What became of a pull of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PulledObject {
+    /// Nobody announced it, or it is gone.
+    NotFound,
+    /// It was announced, and is on its way to the SuperLink.
+    NotHere,
+    Here(Bytes),
+}
+
+/// The SuperLink of a node. Clones share everything.
+#[derive(Clone)]
+pub struct Fleet {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    lines: Lines,
+    proof: Proof,
+    sending: Option<Arc<Throttle>>,
+    receiving: Option<Arc<Throttle>>,
+}
+
+/// A call as both transports make it.
+struct Question<'a> {
+    rpc: &'static Rpc,
+    /// The message, or what is before the content of an object in it.
+    head: Bytes,
+    content: Bytes,
+    most_bytes: usize,
+    sending: Option<&'a Arc<Throttle>>,
+    receiving: Option<&'a Throttle>,
+    pulse: Pulse,
+}
+
+impl Question<'_> {
+    fn outgoing(&self, head: Bytes) -> Outgoing {
+        Outgoing::new(head, self.content.clone(), self.sending.cloned(), self.pulse.clone())
+    }
+
+    fn intake(&self) -> Intake<'_> {
+        Intake { most_bytes: self.most_bytes, throttle: self.receiving, pulse: &self.pulse }
+    }
+}
+
+/// What was answered.
+enum Reply {
+    Message(Bytes),
+    Refused(Refusal),
+}
+
+impl Fleet {
+    pub fn new(target: Target, key: Arc<NodeKey>, options: FleetOptions) -> Fleet {
+        let throttle = || options.bandwidth.map(|bytes_per_s| Arc::new(Throttle::new(bytes_per_s)));
+        let (sending, receiving) = (throttle(), throttle());
+        Fleet {
+            inner: Arc::new(Inner { lines: Lines::new(target, options), proof: Proof::new(key), sending, receiving }),
+        }
+    }
+
+    /// `host:port` of the SuperLink.
+    pub fn endpoint(&self) -> String {
+        self.inner.lines.target.endpoint()
+    }
+
+    /// The transport that was found last; `None`: there was no connection yet.
+    pub fn transport(&self) -> Option<Transport> {
+        self.inner.lines.transport()
+    }
+
+    /// Makes the key known. `None`: it is known already, and official SuperLinks do not say by which id; the activation
+    /// does. A key that was unregistered is answered like that too, and its activation refused: it never comes back.
+    pub async fn register_node(&self) -> Result<Option<NodeId>, FleetError> {
+        let request = proto::RegisterNodeFleetRequest { public_key: self.inner.proof.public_key().into() };
+        let question = self.question(rpc::REGISTER_NODE, &request);
+        let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
+        if matches!(&reply, Reply::Refused(refusal) if refusal.is_key_in_use()) {
+            return Ok(None);
+        }
+        let response: proto::RegisterNodeFleetResponse = self.read(&question, reply)?;
+        Ok(Some(NodeId(response.node_id)))
+    }
+
+    /// Begins to be present, as the node that is returned.
+    pub async fn activate_node(&self, heartbeat_interval_s: f64) -> Result<NodeId, FleetError> {
+        let public_key = self.inner.proof.public_key().into();
+        let request = proto::ActivateNodeRequest { public_key, heartbeat_interval: heartbeat_interval_s };
+        let response: proto::ActivateNodeResponse = self.call(rpc::ACTIVATE_NODE, &request).await?;
+        Ok(NodeId(response.node_id))
+    }
+
+    pub async fn deactivate_node(&self, node: NodeId) -> Result<(), FleetError> {
+        let request = proto::DeactivateNodeRequest { node_id: node.0 };
+        self.call::<proto::DeactivateNodeResponse>(rpc::DEACTIVATE_NODE, &request).await.map(drop)
+    }
+
+    /// Ends the node for good: its key cannot come back.
+    pub async fn unregister_node(&self, node: NodeId) -> Result<(), FleetError> {
+        let request = proto::UnregisterNodeFleetRequest { node_id: node.0 };
+        self.call::<proto::UnregisterNodeFleetResponse>(rpc::UNREGISTER_NODE, &request).await.map(drop)
+    }
+
+    /// `false`: it does not count, the node must activate itself again.
+    pub async fn send_heartbeat(&self, node: NodeId, interval_s: f64) -> Result<bool, FleetError> {
+        let request = proto::SendNodeHeartbeatRequest { node: Some(wire_node(node)), heartbeat_interval: interval_s };
+        let response: proto::SendNodeHeartbeatResponse = self.call(rpc::SEND_NODE_HEARTBEAT, &request).await?;
+        Ok(response.success)
+    }
+
+    /// Asks for an instruction. Ours holds the answer until there is one, or for a while; official SuperLinks answer at once.
+    pub async fn pull_messages(&self, node: NodeId) -> Result<proto::PullMessagesResponse, FleetError> {
+        let request = proto::PullMessagesRequest { node: Some(wire_node(node)), message_ids: Vec::new() };
+        let question = self.question(rpc::PULL_MESSAGES, &request);
+        let reply = self.reply(&question, self.inner.lines.options.hold_timeout).await?;
+        self.read(&question, reply)
+    }
+
+    /// Announces a reply. The objects that are missing there stand in the answer.
+    pub async fn push_messages(
+        &self,
+        node: NodeId,
+        message: proto::Message,
+        tree: proto::ObjectTree,
+        runtime_s: f64,
+    ) -> Result<proto::PushMessagesResponse, FleetError> {
+        let request = proto::PushMessagesRequest {
+            node: Some(wire_node(node)),
+            messages_list: vec![message],
+            message_object_trees: vec![tree],
+            clientapp_runtime_list: vec![runtime_s],
+        };
+        self.call(rpc::PUSH_MESSAGES, &request).await
+    }
+
+    pub async fn get_run(&self, node: NodeId, run: RunId) -> Result<proto::Run, FleetError> {
+        let request = proto::GetRunRequest { node: Some(wire_node(node)), run_id: run.0 };
+        let response: proto::GetRunResponse = self.call(rpc::GET_RUN, &request).await?;
+        response.run.ok_or_else(|| self.empty(rpc::GET_RUN))
+    }
+
+    /// The app of a run. Whether its content fits its hash is for who installs it to check.
+    pub async fn get_fab(&self, node: NodeId, run: RunId, hash: &str) -> Result<proto::Fab, FleetError> {
+        let request = proto::GetFabRequest { node: Some(wire_node(node)), hash_str: hash.to_owned(), run_id: run.0 };
+        let response: proto::GetFabResponse = self.call(rpc::GET_FAB, &request).await?;
+        response.fab.ok_or_else(|| self.empty(rpc::GET_FAB))
+    }
+
+    /// Fetches an object. One that arrives damaged is worth another try.
+    pub async fn pull_object(&self, node: NodeId, run: RunId, id: ObjectId) -> Result<PulledObject, FleetError> {
+        let request =
+            proto::PullObjectRequest { node: Some(wire_node(node)), run_id: run.0, object_id: id.to_string() };
+        let receiving = self.inner.receiving.as_deref();
+        let question = Question { most_bytes: OBJECT_BYTES, receiving, ..self.question(rpc::PULL_OBJECT, &request) };
+        let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
+        // The content stays where it was read to.
+        let response: proto::PullObjectResponse = self.read(&question, reply)?;
+        match response {
+            proto::PullObjectResponse { object_found: false, .. } => Ok(PulledObject::NotFound),
+            proto::PullObjectResponse { object_available: false, .. } => Ok(PulledObject::NotHere),
+            proto::PullObjectResponse { object_content, .. } if object_id(&object_content) == id => {
+                Ok(PulledObject::Here(object_content))
+            }
+            _ => {
+                let why = format!("the object {id} arrived with other content than its name says");
+                Err(FleetError::Unreachable { endpoint: self.endpoint(), call: rpc::PULL_OBJECT.name, why })
+            }
+        }
+    }
+
+    /// Brings an object. `session` is from the answer to its announcement. `false`: it was not announced, or no longer is.
+    pub async fn push_object(
+        &self,
+        node: NodeId,
+        run: RunId,
+        id: ObjectId,
+        content: Bytes,
+        session: &str,
+    ) -> Result<bool, FleetError> {
+        let request = proto::PushObjectRequest {
+            node: Some(wire_node(node)),
+            run_id: run.0,
+            object_id: id.to_string(),
+            object_content: Bytes::new(),
+            session_id: session.to_owned(),
+        };
+        let question = Question {
+            head: before_content(&request, content.len()),
+            content,
+            sending: self.inner.sending.as_ref(),
+            ..self.question(rpc::PUSH_OBJECT, &request)
+        };
+        let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
+        let response: proto::PushObjectResponse = self.read(&question, reply)?;
+        Ok(response.stored)
+    }
+
+    /// Tells that a message and all its objects are here.
+    pub async fn confirm(&self, node: NodeId, run: RunId, message_id: &str) -> Result<(), FleetError> {
+        let request = proto::ConfirmMessageReceivedRequest {
+            node: Some(wire_node(node)),
+            run_id: run.0,
+            message_object_id: message_id.to_owned(),
+        };
+        let done = self.call::<proto::ConfirmMessageReceivedResponse>(rpc::CONFIRM_MESSAGE_RECEIVED, &request);
+        done.await.map(drop)
+    }
+
+    async fn call<A: prost::Message + Default>(
+        &self,
+        rpc: &'static Rpc,
+        request: &impl prost::Message,
+    ) -> Result<A, FleetError> {
+        let question = self.question(rpc, request);
+        let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
+        self.read(&question, reply)
+    }
+
+    fn question(&self, rpc: &'static Rpc, request: &impl prost::Message) -> Question<'_> {
+        let head = request.encode_to_vec().into();
+        let (sending, receiving) = (None, None);
+        Question {
+            rpc,
+            head,
+            content: Bytes::new(),
+            most_bytes: MESSAGE_BYTES,
+            sending,
+            receiving,
+            pulse: Pulse::new(),
+        }
+    }
+
+    /// Asks once. A line that gave no answer is not used again.
+    async fn reply(&self, question: &Question<'_>, silence: Duration) -> Result<Reply, FleetError> {
+        let lines = &self.inner.lines;
+        let line = lines.line().await.map_err(|trouble| self.trouble(question.rpc, &trouble))?;
+        let proof = self.inner.proof.headers(line.transport());
+        question.pulse.beat();
+        match question.pulse.watch(silence, lines.ask(&line, question, proof)).await {
+            Ok(reply) => {
+                if matches!(&reply, Reply::Refused(refusal) if refusal.is_not_served()) {
+                    lines.give_up(&line);
+                }
+                Ok(reply)
+            }
+            Err(trouble) => {
+                lines.give_up(&line);
+                let trouble = match trouble {
+                    Trouble::Hungup(why) => lines.second_look(why).await,
+                    // It was found to speak so, and does no more: next time it is found out anew.
+                    Trouble::Strange(what) if lines.options.transport.is_none() => Trouble::Hungup(what),
+                    other => other,
+                };
+                Err(self.trouble(question.rpc, &trouble))
+            }
+        }
+    }
+
+    fn read<A: prost::Message + Default>(&self, question: &Question<'_>, reply: Reply) -> Result<A, FleetError> {
+        match reply {
+            Reply::Refused(refusal) => Err(refusal.into_error(self.endpoint(), question.rpc)),
+            Reply::Message(bytes) => A::decode(bytes).map_err(|error| {
+                let (call, why) = (question.rpc.name, format!("the answer cannot be read: {error}"));
+                FleetError::Refused { endpoint: self.endpoint(), call, is_fault: true, why }
+            }),
+        }
+    }
+
+    fn trouble(&self, rpc: &Rpc, trouble: &Trouble) -> FleetError {
+        let (endpoint, call, why) = (self.endpoint(), rpc.name, trouble.describe());
+        match trouble.may_pass() {
+            true => FleetError::Unreachable { endpoint, call, why },
+            false => FleetError::Misdirected { endpoint, call, why },
+        }
+    }
+
+    fn empty(&self, rpc: &Rpc) -> FleetError {
+        let why = "the answer has nothing in it".to_owned();
+        FleetError::Refused { endpoint: self.endpoint(), call: rpc.name, is_fault: true, why }
+    }
+}
+
+fn wire_node(node: NodeId) -> proto::Node {
+    proto::Node { node_id: node.0 }
+}
+
+/// A PushObject up to its content, which follows as it is.
+fn before_content(request: &proto::PushObjectRequest, content_bytes: usize) -> Bytes {
+    let mut head = BytesMut::with_capacity(request.encoded_len() + 11);
+    request.encode(&mut head).expect("a buffer grows");
+    head.put_u8(CONTENT_KEY);
+    prost::encoding::encode_varint(content_bytes as u64, &mut head);
+    head.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_sent_beside_its_message_and_not_in_it() {
+        let content = Bytes::from_static(b"ArrayChunk  2\0ab");
+        let without = proto::PushObjectRequest {
+            node: Some(wire_node(NodeId(7))),
+            run_id: 8,
+            object_id: "ab".repeat(32),
+            object_content: Bytes::new(),
+            session_id: "s".to_owned(),
+        };
+        let sent = [before_content(&without, content.len()), content.clone()].concat();
+        let with = proto::PushObjectRequest { object_content: content, ..without };
+        assert_eq!(proto::PushObjectRequest::decode(sent.as_slice()).unwrap(), with);
+    }
+}

@@ -1,0 +1,42 @@
+//! Calls over gRPC (Flower 1.25 to 1.39) and HTTP (1.35 to 1.42) on one port, told apart by their first bytes: connections,
+//! messages on their way in, answers and refusals on their way out.
+//!
+//! Knows nothing of which calls there are, what they mean and who may send them: a [`Service`] does.
+
+pub mod answer;
+pub mod grpc;
+pub mod http;
+pub mod listen;
+pub mod object;
+pub mod reader;
+pub mod refusal;
+pub mod serve;
+pub mod superexec;
+pub mod tls;
+
+pub use answer::{Answer, Payload, Rest};
+pub use listen::{Keepalive, Line, Listener};
+pub use reader::{MessageReader, malformed};
+pub use serve::{Peer, Service, serve};
+pub use superexec::SuperexecSecret;
+pub use tls::{TlsError, TlsSettings};
+
+/// What a call came over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transport {
+    Grpc,
+    Http,
+}
+
+impl Transport {
+    pub fn of(headers: &::http::HeaderMap) -> Transport {
+        if grpc::is_grpc(headers) { Transport::Grpc } else { Transport::Http }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Grpc => "grpc",
+            Transport::Http => "http",
+        }
+    }
+}

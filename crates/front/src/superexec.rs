@@ -1,0 +1,113 @@
+//! The signature of SuperExecs. What they may do with it is decided elsewhere.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+use quick_cache::sync::Cache;
+use trellis_core::Seconds;
+use trellis_core::refusal::{Kind, Refusal};
+
+/// A signature is good for this long, by the clocks of both sides.
+const TIMESTAMP_WINDOW_S: std::ops::Range<f64> = -5.0..305.0;
+/// Signatures remembered.
+const NONCES: usize = 20_000;
+
+/// What SuperExecs sign with, from Flower 1.29: whoever knows it may take runs.
+pub struct SuperexecSecret {
+    key: aws_lc_rs::hmac::Key,
+    /// Signatures seen, so that none is good twice.
+    seen: Cache<String, ()>,
+}
+
+impl SuperexecSecret {
+    pub fn new(secret: &[u8]) -> SuperexecSecret {
+        use aws_lc_rs::hmac;
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), b"superexec-auth-v1");
+        SuperexecSecret { key: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()), seen: Cache::new(NONCES) }
+    }
+
+    /// Checks that a SuperExec signed this call lately, and that it comes for the first time.
+    pub fn check(&self, headers: &HeaderMap, services: &[&str], rpc: &str, body: &[u8]) -> Result<(), Refusal> {
+        let no = |text: &'static str| Refusal::new(Kind::Unauthenticated, text);
+        let header = |name: &str| {
+            headers.get(name).and_then(|value| value.to_str().ok()).ok_or_else(|| no("the SuperExec did not sign"))
+        };
+        let (time, nonce) = (header("flwr-superexec-ts")?, header("flwr-superexec-nonce")?);
+        let (hash, signature) = (header("flwr-superexec-body-sha256")?, header("flwr-superexec-signature")?);
+        let signed_at: Seconds = time.parse().map_err(|_| no("Invalid timestamp"))?;
+        if !TIMESTAMP_WINDOW_S.contains(&(now() - signed_at)) {
+            return Err(no("Invalid timestamp"));
+        }
+        if hash != hex(sha256(body).as_ref()) {
+            return Err(no("Invalid signature"));
+        }
+        let tag = unhex(signature).ok_or_else(|| no("Invalid signature"))?;
+        let is_signed = |service: &&str| {
+            let signed = format!("method=/flwr.proto.{service}/{rpc}\nts={time}\nnonce={nonce}\nbody_sha256={hash}");
+            aws_lc_rs::hmac::verify(&self.key, signed.as_bytes(), &tag).is_ok()
+        };
+        if !services.iter().any(is_signed) {
+            return Err(no("Invalid signature"));
+        }
+        if self.seen.get(nonce).is_some() {
+            return Err(no("the call was sent before"));
+        }
+        self.seen.insert(nonce.to_owned(), ());
+        Ok(())
+    }
+}
+
+fn sha256(bytes: &[u8]) -> aws_lc_rs::digest::Digest {
+    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes)
+}
+
+fn now() -> Seconds {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signed(secret: &[u8], method: &str, time: i64, nonce: &str, body: &[u8]) -> HeaderMap {
+        use aws_lc_rs::hmac;
+        let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), b"superexec-auth-v1");
+        let hash = hex(sha256(body).as_ref());
+        let text = format!("method={method}\nts={time}\nnonce={nonce}\nbody_sha256={hash}");
+        let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()), text.as_bytes());
+        let mut headers = HeaderMap::new();
+        headers.insert("flwr-superexec-ts", time.into());
+        headers.insert("flwr-superexec-nonce", nonce.parse().unwrap());
+        headers.insert("flwr-superexec-body-sha256", hash.parse().unwrap());
+        headers.insert("flwr-superexec-signature", hex(tag.as_ref()).parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn a_superexec_signs_each_call_once_and_for_itself() {
+        let secret = SuperexecSecret::new(b"s3cret");
+        let now = now() as i64;
+        let method = "/flwr.proto.Runtime/AcquireTask";
+        let good = signed(b"s3cret", method, now, "n1", b"body");
+        let check = |headers: &HeaderMap, rpc, body: &[u8]| secret.check(headers, &["Runtime"], rpc, body).is_ok();
+        assert!(check(&good, "AcquireTask", b"body"));
+        assert!(!check(&good, "AcquireTask", b"body"), "sent again");
+        assert!(!check(&signed(b"s3cret", method, now, "n2", b"body"), "AcquireTask", b"other"), "another body");
+        assert!(!check(&signed(b"s3cret", method, now, "n3", b"body"), "ClaimTask", b"body"), "another call");
+        assert!(!check(&signed(b"guess", method, now, "n4", b"body"), "AcquireTask", b"body"), "another secret");
+        assert!(!check(&signed(b"s3cret", method, now - 400, "n5", b"body"), "AcquireTask", b"body"), "too old");
+        assert!(!check(&HeaderMap::new(), "AcquireTask", b"body"), "not signed");
+    }
+}

@@ -1,0 +1,65 @@
+//! Asks a running node how it is, through its socket.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+
+use super::Status;
+
+/// A node that is alive answers in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    #[error("no SuperNode runs with the state directory {}", .path.parent().unwrap_or(path).display())]
+    NotRunning { path: PathBuf },
+    #[error("the SuperNode's socket {path} cannot be used")]
+    Closed { path: PathBuf, source: io::Error },
+    #[error("the SuperNode on {path} does not answer")]
+    Silent { path: PathBuf },
+    #[error("the SuperNode on {path} did not answer as expected: is it of another version?")]
+    Strange { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
+}
+
+/// How the node that listens on `socket` is.
+pub async fn ask(socket: &Path) -> Result<Status, AskError> {
+    let path = || socket.to_owned();
+    let stream = match UnixStream::connect(socket).await {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Err(AskError::NotRunning { path: path() });
+        }
+        Err(source) => return Err(AskError::Closed { path: path(), source }),
+    };
+    match tokio::time::timeout(PATIENCE, exchange(stream)).await {
+        Err(_) => Err(AskError::Silent { path: path() }),
+        Ok(answer) => answer.map_err(|source| AskError::Strange { path: path(), source }),
+    }
+}
+
+async fn exchange(stream: UnixStream) -> Result<Status, Box<dyn std::error::Error + Send + Sync>> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::get("/status").header("host", "supernode").body(Empty::<Bytes>::new())?;
+    let answer = async {
+        let response = sender.send_request(request).await?;
+        if !response.status().is_success() {
+            return Err(format!("it answered {}", response.status()).into());
+        }
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect().await?.to_bytes();
+        Ok(serde_json::from_slice(&body)?)
+    };
+    let mut answer = std::pin::pin!(answer);
+    tokio::select! {
+        answer = &mut answer => answer,
+        // Its end is seen by the other side too, which then has the whole answer, or knows why not.
+        _ = connection => answer.await,
+    }
+}

@@ -1,0 +1,174 @@
+//! How a node is, as told to whoever asks. The JSON is a contract with scripts (docs/supernode.md): ids are text, since
+//! many readers keep only 53 bits of a number, and times are seconds since 1970.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use trellis_core::Seconds;
+use trellis_core::id::{NodeId, RunId};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub pid: u32,
+    pub started_at: Seconds,
+    pub state_dir: PathBuf,
+    /// `host:port`
+    pub superlink: String,
+    /// `None` until the SuperLink has said it.
+    #[serde(with = "as_text::node")]
+    pub node_id: Option<NodeId>,
+    pub node_name: Option<String>,
+    pub link: Link,
+    pub instructions_under_way: u64,
+    pub runs: Vec<RunStatus>,
+    pub replies: Replies,
+    pub apps: Vec<AppStatus>,
+    pub gpu: Gpu,
+    pub disk: Disk,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Link {
+    /// The first try is under way.
+    Connecting {
+        since: Seconds,
+    },
+    Connected {
+        since: Seconds,
+        transport: Transport,
+    },
+    Disconnected {
+        since: Seconds,
+        /// What the last try ended with.
+        why: String,
+        retry_at: Seconds,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    Grpc,
+    Http,
+}
+
+impl Transport {
+    pub fn word(self) -> &'static str {
+        match self {
+            Transport::Grpc => "grpc",
+            Transport::Http => "http",
+        }
+    }
+}
+
+/// What the node has done for a run since it started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunStatus {
+    #[serde(with = "as_text::run")]
+    pub run_id: RunId,
+    pub under_way: u64,
+    pub replied: u64,
+    pub failed: u64,
+    /// When something last happened.
+    pub heard_at: Seconds,
+}
+
+/// Those that wait for the link.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Replies {
+    pub waiting: u64,
+    pub bytes: u64,
+    pub oldest_at: Option<Seconds>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AppStatus {
+    /// `None` where the app is part of the node, or of a machine elsewhere.
+    pub pid: Option<u32>,
+    #[serde(with = "as_text::run")]
+    pub run_id: RunId,
+    pub rss_bytes: Option<u64>,
+    pub state: AppState,
+    /// Since when it is in this state.
+    pub since: Seconds,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AppState {
+    Starting,
+    Idle,
+    Working,
+}
+
+impl AppState {
+    pub const ALL: [AppState; 3] = [AppState::Starting, AppState::Idle, AppState::Working];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            AppState::Starting => "starting",
+            AppState::Idle => "idle",
+            AppState::Working => "working",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Gpu {
+    /// Apps find what the environment of the node says.
+    NotAsked,
+    /// Apps see these, as CUDA_VISIBLE_DEVICES names them.
+    Ready { devices: Vec<String> },
+    /// Asked for, and not there.
+    Missing { why: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Disk {
+    pub used_bytes: u64,
+    pub limit_bytes: u64,
+}
+
+/// Ids as text.
+mod as_text {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer};
+
+    fn number<'de, D: Deserializer<'de>>(text: &str) -> Result<u64, D::Error> {
+        text.parse().map_err(|_| D::Error::custom("an id must be a number, as text"))
+    }
+
+    pub mod run {
+        use serde::Serializer;
+
+        use super::*;
+        use crate::watch::RunId;
+
+        pub fn serialize<S: Serializer>(id: &RunId, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.collect_str(id)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<RunId, D::Error> {
+            number::<D>(&String::deserialize(deserializer)?).map(RunId)
+        }
+    }
+
+    pub mod node {
+        use serde::{Serialize, Serializer};
+
+        use super::*;
+        use crate::watch::NodeId;
+
+        pub fn serialize<S: Serializer>(id: &Option<NodeId>, serializer: S) -> Result<S::Ok, S::Error> {
+            id.map(|id| id.to_string()).serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<NodeId>, D::Error> {
+            let text = Option::<String>::deserialize(deserializer)?;
+            text.map(|text| number::<D>(&text).map(NodeId)).transpose()
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The real world around the settings: this process's arguments, environment and files, and what it tells its user.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+use rustix::fs::{Access, access};
+
+use super::check::Surroundings;
+use super::flags::Flags;
+use super::gather::{Outside, RawArgs, gather};
+use super::scan;
+
+/// What was asked for, from all places; or help or version was, and has been shown.
+pub fn read<A: FromArgMatches + Default>(flags: &Flags, arguments: &[OsString]) -> Result<RawArgs<A>, ExitCode> {
+    let scanned = scan::scan(arguments, flags);
+    if let Some(flag) = scanned.show {
+        return Err(crate::show(flags.show(flag)));
+    }
+    let environment: BTreeMap<String, OsString> =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect();
+    let outside = Outside { environment: &environment, read_file: &|path| std::fs::read_to_string(path) };
+    Ok(gather(scanned, flags, &outside))
+}
+
+/// Lets `look` see the real world.
+pub fn with_surroundings<T>(look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+    let current_dir = std::env::current_dir().unwrap_or_default();
+    let directory = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let (home, state_home) = (directory("HOME"), directory("XDG_STATE_HOME"));
+    look(&Surroundings {
+        current_dir: &current_dir,
+        home: home.as_deref(),
+        state_home: state_home.as_deref(),
+        unreadable: &unreadable,
+        unwritable: &unwritable,
+    })
+}
+
+fn unreadable(path: &Path) -> Option<String> {
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => Some("it is a directory".to_owned()),
+        Ok(metadata) if metadata.is_file() && metadata.len() == 0 => Some("it is empty".to_owned()),
+        // Not by opening it: a named pipe would block, and gives its content only once.
+        Ok(_) => access(path, Access::READ_OK).err().map(|error| io::Error::from(error).to_string()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn unwritable(path: &Path) -> Option<String> {
+    let denied = |path: &Path, wanted| access(path, wanted).err().map(|error| io::Error::from(error).to_string());
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => Some("it is a directory".to_owned()),
+        Ok(_) => denied(path, Access::WRITE_OK),
+        // Then it will be created, in its directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let why = denied(directory, Access::WRITE_OK | Access::EXEC_OK)?;
+            Some(format!("{}: {why}", directory.display()))
+        }
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Logs why the program ends, with everything that led to it.
+pub fn fail(error: &dyn Error) -> ExitCode {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    tracing::error!("{text}");
+    ExitCode::FAILURE
+}
+
+/// Prints what was asked for. A reader that has gone away is no trouble of ours.
+pub fn print(text: &str) -> ExitCode {
+    let _ = io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+pub fn complain(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}

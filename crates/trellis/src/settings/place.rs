@@ -1,0 +1,79 @@
+//! Checks of where to listen.
+
+use super::{Checker, dashed};
+use crate::address::{Address, Host, parse_port};
+
+/// Where one API is to listen.
+#[derive(Debug)]
+pub struct Place {
+    /// The flags that say so.
+    pub flags: &'static [&'static str],
+    /// `None` where it is not wanted, or was refused.
+    pub address: Option<Address>,
+}
+
+impl Place {
+    pub fn text(&self) -> Option<String> {
+        self.address.as_ref().map(ToString::to_string)
+    }
+
+    /// Whether other machines can reach it.
+    pub fn is_on_network(&self) -> bool {
+        self.address.as_ref().is_some_and(|address| !address.host.is_loopback())
+    }
+
+    /// As in `--fleet-api-address 127.0.0.1:9092`.
+    pub fn label(&self) -> String {
+        format!("--{} {}", self.flags.join("/--"), self.text().unwrap_or_default())
+    }
+}
+
+impl<A> Checker<'_, A> {
+    /// Where `flags` say to listen, or else the default, if there is one.
+    pub fn place(
+        &mut self,
+        flags: &'static [&'static str],
+        given: Option<&str>,
+        default: Option<(&str, u16)>,
+    ) -> Place {
+        let default = default.map(|(host, port)| format!("{host}:{port}"));
+        let address = given.or(default.as_deref()).and_then(|text| match Address::parse(text) {
+            Ok(address) => Some(address),
+            Err(why) => {
+                let what = format!("{}: {text:?} is not an address: {why}", dashed(flags));
+                self.refuse(flags, what, "write it like 0.0.0.0:9092, [::1]:9092 or link.example.org:9092");
+                None
+            }
+        });
+        Place { flags, address }
+    }
+
+    /// The place given by `--host` and `--port`.
+    pub fn host_and_port(&mut self, host: Option<&str>, port: Option<&str>, default: (&str, u16)) -> Place {
+        let host = host.unwrap_or(default.0);
+        let host = Host::parse(host).map_err(|why| {
+            let what = format!("--host: {host:?} is not a host: {why}");
+            self.refuse(&["host"], what, "write it like 0.0.0.0, ::1 or link.example.org, and the port with --port");
+        });
+        let port = port.map_or(Ok(default.1), |text| {
+            parse_port(text).ok_or_else(|| {
+                let what = format!("--port: {text:?} is not a port");
+                self.refuse(&["port"], what, "use a number from 0 to 65535; 0 takes any free one");
+            })
+        });
+        let address = host.ok().zip(port.ok()).map(|(host, port)| Address { host, port });
+        Place { flags: &["host", "port"], address }
+    }
+
+    pub fn refuse_collisions(&mut self, places: &[&Place]) {
+        for (index, place) in places.iter().enumerate() {
+            for other in &places[index + 1..] {
+                let (Some(address), Some(taken)) = (&place.address, &other.address) else { continue };
+                if address.collides(taken) {
+                    let what = format!("{} and {} cannot be used at once", place.label(), other.label());
+                    self.refuse(&[place.flags, other.flags].concat(), what, "give each its own port");
+                }
+            }
+        }
+    }
+}

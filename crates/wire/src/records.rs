@@ -1,0 +1,79 @@
+//! The content of a message as values in memory: named records of arrays, metrics or settings, read from objects and
+//! written as objects. The bytes, and so the ids, are those that the official package makes of the same values.
+//!
+//! Who sends such content to whom, and what the numbers mean, is not known here.
+
+mod array;
+mod deflate;
+mod float16;
+mod inflate;
+mod inline;
+mod npy;
+mod outgoing;
+mod tensor;
+
+pub use array::{Array, NUMPY};
+pub use deflate::{Deflated, deflate};
+pub use float16::{Bf16, F16};
+pub use inflate::{Fetch, FetchError, InflateError, MAX_INFLATED_BYTES, inflate};
+pub use inline::{InlineError, from_inline, to_inline};
+pub use npy::NpyError;
+pub use outgoing::{Outgoing, error_reply, message, reply, reply_metadata};
+pub use tensor::{Dtype, ShapeMismatch, Tensor, Values};
+
+use crate::object::{ConfigRecord, Entries, MetricRecord};
+
+/// Named arrays: a model.
+pub type Arrays = Entries<Array>;
+
+/// The content of a message: records by name, in the order in which they were added.
+pub type Records = Entries<Record>;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    Arrays(Arrays),
+    Metrics(MetricRecord),
+    Config(ConfigRecord),
+}
+
+impl Records {
+    /// The arrays of that name; `None` also where the name is that of another kind of record.
+    pub fn arrays(&self, name: &str) -> Option<&Arrays> {
+        match self.get(name)? {
+            Record::Arrays(arrays) => Some(arrays),
+            _ => None,
+        }
+    }
+
+    pub fn metrics(&self, name: &str) -> Option<&MetricRecord> {
+        match self.get(name)? {
+            Record::Metrics(metrics) => Some(metrics),
+            _ => None,
+        }
+    }
+
+    pub fn config(&self, name: &str) -> Option<&ConfigRecord> {
+        match self.get(name)? {
+            Record::Config(config) => Some(config),
+            _ => None,
+        }
+    }
+}
+
+impl From<Arrays> for Record {
+    fn from(arrays: Arrays) -> Self {
+        Self::Arrays(arrays)
+    }
+}
+
+impl From<MetricRecord> for Record {
+    fn from(metrics: MetricRecord) -> Self {
+        Self::Metrics(metrics)
+    }
+}
+
+impl From<ConfigRecord> for Record {
+    fn from(config: ConfigRecord) -> Self {
+        Self::Config(config)
+    }
+}

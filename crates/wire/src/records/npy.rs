@@ -1,0 +1,159 @@
+//! The `.npy` format, as numpy reads and writes it: a header that is a Python literal, then the elements.
+//!
+//! Written is version 1.0, byte for byte as numpy 2 does. Read is whatever numpy writes for numbers: any version,
+//! little- and big-endian, the order of C and of Fortran. Pickled objects are never looked into.
+
+use bytes::Bytes;
+
+use super::tensor::{Dtype, Tensor, Values, count};
+use crate::object::MAX_ARRAY_DIMENSIONS;
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+/// The data begins at a multiple of this.
+const ALIGNMENT: usize = 64;
+/// numpy leaves room for the first length of the shape to grow to so many digits.
+const GROWTH_DIGITS: usize = 21;
+
+/// Why the data of an array cannot be read as numbers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NpyError {
+    #[error("the data is of the form {0:?}, and only numpy.ndarray can be read")]
+    OtherForm(String),
+    #[error("the data is not a .npy file: {0}")]
+    Form(&'static str),
+    #[error(
+        "elements of the type {0} cannot be read; known are bool, int8 to uint64, float16, bfloat16, float32, float64"
+    )]
+    Type(String),
+    #[error("the shape needs {needed} bytes of data, and there are {present}")]
+    Length { needed: usize, present: usize },
+}
+
+pub(super) fn write(tensor: &Tensor) -> Bytes {
+    let mut file = header(tensor.dtype().descr(), tensor.shape());
+    file.reserve_exact(tensor.values().len() * tensor.dtype().bytes());
+    tensor.values().write_little_endian(&mut file);
+    file.into()
+}
+
+fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
+    let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
+    let tuple = match &lengths[..] {
+        [one] => format!("({one},)"),
+        all => format!("({})", all.join(", ")),
+    };
+    let growth = lengths.first().map_or(0, |length| GROWTH_DIGITS - length.len());
+    let literal = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple}, }}{:growth$}", "");
+    // Magic, version, two bytes of length, the literal, a newline; numpy pads by a whole block rather than not at all.
+    let unpadded = MAGIC.len() + 4 + literal.len() + 1;
+    let padding = ALIGNMENT - unpadded % ALIGNMENT;
+    let length = u16::try_from(literal.len() + padding + 1).expect("64 dimensions fit");
+    let mut file = Vec::with_capacity(unpadded + padding);
+    file.extend_from_slice(MAGIC);
+    file.extend_from_slice(&[1, 0]);
+    file.extend_from_slice(&length.to_le_bytes());
+    file.extend_from_slice(literal.as_bytes());
+    file.resize(file.len() + padding, b' ');
+    file.push(b'\n');
+    file
+}
+
+/// `dtype` is what the array says of itself: the only way to know a bfloat16.
+pub(super) fn read(file: &[u8], dtype: &str) -> Result<Tensor, NpyError> {
+    let (literal, data) = split(file)?;
+    let head = Head::parse(literal).ok_or(NpyError::Form("its header is not what numpy writes"))?;
+    let (dtype, big_endian) = known_type(&head.descr, dtype).ok_or_else(|| NpyError::Type(head.descr.clone()))?;
+    let needed = count(&head.shape).and_then(|count| count.checked_mul(dtype.bytes()));
+    let needed = needed.ok_or(NpyError::Form("no machine can hold its shape"))?;
+    if needed != data.len() {
+        return Err(NpyError::Length { needed, present: data.len() });
+    }
+    let mut values = Values::read(dtype, data, big_endian);
+    if head.fortran_order {
+        values = values.reorder_from_fortran(&head.shape);
+    }
+    Ok(Tensor::new(head.shape, values).expect("the length was checked"))
+}
+
+/// The header's literal and the elements.
+fn split(file: &[u8]) -> Result<(&str, &[u8]), NpyError> {
+    const CUT_OFF: NpyError = NpyError::Form("it ends within its header");
+    let rest = file.strip_prefix(MAGIC).ok_or(NpyError::Form("it does not begin like one"))?;
+    let (version, rest) = rest.split_first_chunk::<2>().ok_or(CUT_OFF)?;
+    let (length, rest) = match version[0] {
+        1 => rest.split_first_chunk::<2>().map(|(length, rest)| (usize::from(u16::from_le_bytes(*length)), rest)),
+        2 | 3 => rest.split_first_chunk::<4>().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
+        _ => return Err(NpyError::Form("its version is not known")),
+    }
+    .ok_or(CUT_OFF)?;
+    let (literal, data) = rest.split_at_checked(length).ok_or(CUT_OFF)?;
+    Ok((str::from_utf8(literal).map_err(|_| NpyError::Form("its header is not text"))?, data))
+}
+
+fn known_type(descr: &str, array_dtype: &str) -> Option<(Dtype, bool)> {
+    let (order, kind) = descr.split_at_checked(1)?;
+    let dtype = Dtype::ALL.iter().copied().find(|dtype| &dtype.descr()[1..] == kind)?;
+    if dtype == Dtype::Bf16 && array_dtype != Dtype::Bf16.name() {
+        return None;
+    }
+    match order {
+        "<" | "|" => Some((dtype, false)),
+        ">" => Some((dtype, true)),
+        _ => None,
+    }
+}
+
+struct Head {
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<usize>,
+}
+
+impl Head {
+    /// Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`, the keys in any order.
+    fn parse(literal: &str) -> Option<Self> {
+        let mut rest = literal.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
+        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
+        while !rest.is_empty() {
+            let (key, after) = quoted(rest)?;
+            let value = after.trim_start().strip_prefix(':')?.trim_start();
+            rest = match key {
+                "descr" => {
+                    let (text, after) = quoted(value)?;
+                    descr = Some(text.to_owned());
+                    after
+                }
+                "fortran_order" => {
+                    fortran_order = Some(value.starts_with("True"));
+                    value.strip_prefix("True").or_else(|| value.strip_prefix("False"))?
+                }
+                "shape" => {
+                    let (inside, after) = value.strip_prefix('(')?.split_once(')')?;
+                    shape = Some(lengths(inside)?);
+                    after
+                }
+                _ => return None,
+            };
+            rest = rest.trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+        }
+        Some(Self { descr: descr?, fortran_order: fortran_order?, shape: shape? })
+    }
+}
+
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    text[1..].split_once(quote)
+}
+
+fn lengths(inside: &str) -> Option<Vec<usize>> {
+    let inside = inside.trim();
+    let inside = inside.strip_suffix(',').unwrap_or(inside);
+    if inside.is_empty() {
+        return Some(Vec::new());
+    }
+    // Old numpy on Python 2 wrote long integers as `3L`.
+    let length = |text: &str| text.trim().trim_end_matches('L').parse().ok();
+    let lengths: Option<Vec<usize>> = inside.split(',').map(length).collect();
+    lengths.filter(|lengths| lengths.len() <= MAX_ARRAY_DIMENSIONS)
+}
