@@ -55,6 +55,10 @@ class Status:
         told = self.told.get("node_id")
         return None if told is None else int(told)
 
+    @property
+    def transport(self) -> str | None:
+        return self.told["link"].get("transport")
+
 
 @dataclass
 class OwnSupernode:
