@@ -1,4 +1,4 @@
-"""Nodes and the SuperLink die again and again during runs: each run completes with the right weights, and nobody helps."""
+"""Nodes and the SuperLink die again and again: each run completes with the right weights, and nobody helps."""
 
 import random
 import time

@@ -76,12 +76,12 @@ def test_numbers_are_sensible_after_a_run(stage):
     assert counted['trellis_node_instructions_total{outcome="failed"}'] == 1
     assert counted['trellis_node_apps_ended_total{reason="crashed"}'] == 1
     assert counted["trellis_node_replies_waiting"] == 0
-    assert counted["trellis_node_app_seconds_count"] >= 4
+    assert counted["trellis_node_app_duration_seconds_count"] >= 4
     assert counted['trellis_node_apps{state="working"}'] == 0
     assert counted["trellis_node_app_memory_bytes"] > 10 << 20
     assert 0 < counted["trellis_node_disk_bytes"] < counted["trellis_node_disk_limit_bytes"]
     for direction in ("received", "sent"):
-        assert counted[f'trellis_node_transferred_bytes_total{{direction="{direction}"}}'] > 0
+        assert counted[f'trellis_node_object_bytes_total{{direction="{direction}"}}'] > 0
 
 
 def delivered(node: OwnSupernode, replies: int) -> dict[str, float] | None:
