@@ -2,7 +2,8 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
-    let files = protox::compile(["control.proto", "fleet.proto", "runtime.proto", "serverappio.proto"], ["proto"])?;
+    let schemas = ["clientappio.proto", "control.proto", "fleet.proto", "runtime.proto", "serverappio.proto"];
+    let files = protox::compile(schemas, ["proto"])?;
     // Servers are ours: the front ends read these messages themselves, over gRPC and HTTP alike.
     tonic_prost_build::configure()
         .bytes(".")

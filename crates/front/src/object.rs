@@ -17,7 +17,7 @@ const MAX_FIELD_BYTES: u64 = 4096;
 pub struct PushedObject {
     pub node: u64,
     pub run: u64,
-    pub id: ObjectId,
+    id: Option<ObjectId>,
     /// Length of the content.
     pub bytes: u64,
     message: MessageReader,
@@ -51,8 +51,12 @@ impl PushedObject {
         if bytes > message.left() {
             return Err(malformed("`object_content` is longer than its message"));
         }
-        let id = id.ok_or_else(|| malformed("`object_id` must come before `object_content`"))?;
         Ok(PushedObject { node, run, id, bytes, message, left: bytes })
+    }
+
+    /// Which object it is, to be asked once its sender is known.
+    pub fn id(&self) -> Result<ObjectId, Refusal> {
+        self.id.ok_or_else(|| malformed("`object_id` must come before `object_content`"))
     }
 
     /// The next piece of the content. After the last one the rest of the message is read: a message that breaks off did
@@ -99,7 +103,7 @@ pub async fn read_pull(mut message: MessageReader) -> Result<PullObjectRequest, 
     if message.left() > MAX_FIELD_BYTES {
         return Err(malformed("the message is too long"));
     }
-    PullObjectRequest::decode(message.whole().await?).map_err(|_| malformed("the message cannot be read"))
+    message.message().await
 }
 
 /// Answers with the content of an object.

@@ -87,6 +87,11 @@ impl MessageReader {
         self.bytes(self.left).await
     }
 
+    /// All of it, as the message that it is.
+    pub async fn message<M: prost::Message + Default>(&mut self) -> Result<M, Refusal> {
+        M::decode(self.whole().await?).map_err(|_| malformed("the message cannot be read"))
+    }
+
     pub async fn varint(&mut self) -> Result<u64, Refusal> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {

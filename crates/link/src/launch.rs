@@ -20,7 +20,7 @@ use trellis_store_sqlite::crash;
 use crate::api::app::{append_log, new_token};
 use crate::link::Link;
 use process::{AppProcess, Ended, Order};
-pub use python::{NoPython, Python};
+pub use python::{NoPython, Python, interpreter_of};
 
 /// The launcher looks by itself this often.
 const GLANCE: Duration = Duration::from_secs(1);

@@ -26,5 +26,6 @@ pub mod calls {
     pub use trellis_front::Transport;
 }
 
+pub use launch::interpreter_of;
 pub use serve::{Addresses, ServeError, StateVerdict, SuperLink, check_state, serve};
 pub use trellis_store_sqlite::crash::POINTS as CRASH_POINTS;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,6 +16,7 @@ use trellis_core::id::RunId;
 use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
 use trellis_core::upkeep::recover;
+use trellis_front::listen::local;
 use trellis_front::{Listener, SuperexecSecret, TlsError, TlsSettings};
 use trellis_pki::{Endpoint, Files};
 use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
@@ -337,15 +338,4 @@ impl Ports {
         tokio::spawn(upkeep::run(Arc::clone(link), reporter));
         servers
     }
-}
-
-/// The address at which apps on this machine reach a port.
-fn local(mut address: SocketAddr) -> SocketAddr {
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
-            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-        });
-    }
-    address
 }

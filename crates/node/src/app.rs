@@ -35,6 +35,8 @@ pub struct InstalledApp {
     pub version: String,
     /// Where its files are.
     pub directory: PathBuf,
+    /// The bundle itself, for official apps: they unpack it themselves.
+    pub bundle: PathBuf,
     /// `module:attribute`.
     pub client_app: String,
 }
@@ -42,7 +44,7 @@ pub struct InstalledApp {
 /// How it went. An app that is given up (the future is dropped) is ended, with everything it started.
 #[derive(Debug)]
 pub enum Outcome {
-    Replied(Reply),
+    Replied(Box<Reply>),
     /// The instruction is answered with an error.
     Failed {
         code: ErrorCode,

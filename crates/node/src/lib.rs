@@ -4,9 +4,19 @@
 //! Knows nothing of command lines, and nothing of what is inside a SuperLink.
 
 pub mod app;
+mod apps;
 pub mod config;
+mod engine;
+mod error;
+pub mod fab;
 pub mod objects;
+pub mod official;
+pub mod resources;
+mod serve;
 pub mod store;
 pub mod warm;
 pub mod watch;
 pub mod work;
+
+pub use error::Error;
+pub use serve::serve;

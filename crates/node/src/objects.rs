@@ -37,6 +37,11 @@ impl Objects {
         self.path(id).exists()
     }
 
+    /// 0 if it is not here.
+    pub fn len_bytes(&self, id: ObjectId) -> u64 {
+        fs::metadata(self.path(id)).map_or(0, |metadata| metadata.len())
+    }
+
     /// The bytes of an object; `None` if it is not here, or damaged: then it goes, to be fetched or made again.
     pub fn read(&self, id: ObjectId) -> io::Result<Option<Bytes>> {
         let bytes = match fs::read(self.path(id)) {
@@ -64,6 +69,19 @@ impl Objects {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Bytes that all of them take.
+    pub fn used_bytes(&self) -> io::Result<u64> {
+        let mut used = 0;
+        for entry in fs::read_dir(&self.directory)? {
+            match entry?.metadata() {
+                Ok(metadata) => used += metadata.len(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {} // Just now gone.
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(used)
     }
 
     /// Everything that is here.

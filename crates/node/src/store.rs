@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prost::Message as _;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
-use trellis_core::id::{MessageId, ObjectId};
+use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_wire::proto;
 
 use crate::objects::Objects;
@@ -43,7 +43,7 @@ pub enum StoreError {
 #[derive(Debug, Clone)]
 pub struct Work {
     pub id: MessageId,
-    pub run: u64,
+    pub run: RunId,
     pub state: State,
     /// Times that an app began to work on it.
     pub attempts: u32,
@@ -68,12 +68,20 @@ pub struct Answer {
 pub struct Owed {
     /// The instruction that it answers.
     pub id: MessageId,
-    pub run: u64,
+    pub run: RunId,
     pub expires_at: f64,
     pub replied_at: f64,
     pub message: proto::Message,
     pub tree: proto::ObjectTree,
     pub runtime_s: f64,
+}
+
+/// Replies that are not delivered yet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Waiting {
+    pub replies: u64,
+    pub bytes: u64,
+    pub oldest_at: Option<f64>,
 }
 
 /// A run that this node takes part in.
@@ -141,8 +149,9 @@ impl Store {
         Ok(result)
     }
 
-    /// Removes files that a crash left behind.
-    fn sweep(&self) -> Result<(), StoreError> {
+    /// Removes object files that nobody needs: those that a crash, or a reply that came to nothing, left behind. Nobody may
+    /// be about to keep a reply.
+    pub fn sweep(&self) -> Result<(), StoreError> {
         let connection = self.connection();
         for id in self.objects.all()? {
             if !rows::is_needed(&connection, id)? {
@@ -153,15 +162,15 @@ impl Store {
     }
 
     /// The id that this node has at a SuperLink.
-    pub fn node_id(&self, superlink: &str) -> Result<Option<u64>, StoreError> {
+    pub fn node_id(&self, superlink: &str) -> Result<Option<NodeId>, StoreError> {
         let find = "SELECT node_id FROM identity WHERE superlink = ?1";
         let id: Option<i64> = self.connection().query_row(find, [superlink], |row| row.get(0)).optional()?;
-        Ok(id.map(i64::cast_unsigned))
+        Ok(id.map(|id| NodeId(id.cast_unsigned())))
     }
 
-    pub fn set_node_id(&self, superlink: &str, node_id: u64) -> Result<(), StoreError> {
+    pub fn set_node_id(&self, superlink: &str, node: NodeId) -> Result<(), StoreError> {
         let insert = "INSERT OR REPLACE INTO identity (superlink, node_id) VALUES (?1, ?2)";
-        self.change(|tx| Ok(tx.execute(insert, params![superlink, node_id.cast_signed()]).map(drop)?))
+        self.change(|tx| Ok(tx.execute(insert, params![superlink, node.0.cast_signed()]).map(drop)?))
     }
 
     /// Keeps an instruction that came.
@@ -200,7 +209,6 @@ impl Store {
         self.change(|tx| {
             let Some(work) = rows::work(tx, id)? else { return Ok(false) };
             let state = work::next(work.state, event).ok_or(StoreError::Damaged("an impossible step"))?;
-            // An attempt that the node itself broke off does not count.
             let attempts = work.attempts + u32::from(event == Event::Started) - u32::from(event == Event::Postponed);
             let update = "UPDATE work SET state = ?2, attempts = ?3 WHERE id = ?1";
             tx.execute(update, params![id.as_bytes(), state.number(), attempts])?;
@@ -214,11 +222,14 @@ impl Store {
 
     /// Keeps the answer to an instruction, and with it the run's new context. `false`: the instruction is not here any more.
     pub fn answer(&self, id: MessageId, answer: &Answer, now: f64) -> Result<bool, StoreError> {
+        let objects = objects_of(&answer.tree).map_err(|_| StoreError::Damaged("a tree of objects without names"))?;
+        let bytes: u64 = objects.iter().map(|object| self.objects.len_bytes(*object)).sum();
         self.change(|tx| {
             let Some(work) = rows::work(tx, id)? else { return Ok(false) };
             let state = work::next(work.state, Event::Replied).ok_or(StoreError::Damaged("answered twice"))?;
             tx.execute(
-                "UPDATE work SET state = ?2, reply = ?3, reply_tree = ?4, runtime_s = ?5, replied_at = ?6 WHERE id = ?1",
+                "UPDATE work SET state = ?2, reply = ?3, reply_tree = ?4, runtime_s = ?5, replied_at = ?6, \
+                 reply_bytes = ?7 WHERE id = ?1",
                 params![
                     id.as_bytes(),
                     state.number(),
@@ -226,11 +237,12 @@ impl Store {
                     answer.tree.encode_to_vec(),
                     answer.runtime_s,
                     now,
+                    bytes.cast_signed(),
                 ],
             )?;
             if let Some(context) = &answer.context {
                 let update = "UPDATE run SET context = ?2, used_at = ?3 WHERE run_id = ?1";
-                tx.execute(update, params![work.run.cast_signed(), context.encode_to_vec(), now])?;
+                tx.execute(update, params![work.run.0.cast_signed(), context.encode_to_vec(), now])?;
             }
             rows::drop_needs(tx, id)?;
             rows::need(tx, id, &answer.tree)?;
@@ -244,13 +256,13 @@ impl Store {
     }
 
     /// A run is over: nothing of it is needed any more. How many instructions that ended.
-    pub fn forget_run(&self, run: u64) -> Result<usize, StoreError> {
+    pub fn forget_run(&self, run: RunId) -> Result<usize, StoreError> {
         self.change(|tx| {
             let ids = rows::work_of_run(tx, run)?;
             for id in &ids {
                 rows::forget(tx, *id)?;
             }
-            tx.execute("DELETE FROM run WHERE run_id = ?1", [run.cast_signed()])?;
+            tx.execute("DELETE FROM run WHERE run_id = ?1", [run.0.cast_signed()])?;
             Ok(ids.len())
         })
     }
@@ -269,14 +281,20 @@ impl Store {
         rows::oldest_owed(&self.connection())
     }
 
-    /// How many replies wait, and since when the oldest.
-    pub fn owed(&self) -> Result<(u64, Option<f64>), StoreError> {
-        let count = "SELECT count(*), min(replied_at) FROM work WHERE state = ?1";
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?));
-        Ok(self.connection().query_row(count, [State::Replied.number()], row)?)
+    /// The replies that are not delivered yet, all together.
+    pub fn waiting(&self) -> Result<Waiting, StoreError> {
+        let count = "SELECT count(*), coalesce(sum(reply_bytes), 0), min(replied_at) FROM work WHERE state = ?1";
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok(Waiting {
+                replies: row.get::<_, i64>(0)?.cast_unsigned(),
+                bytes: row.get::<_, i64>(1)?.cast_unsigned(),
+                oldest_at: row.get(2)?,
+            })
+        };
+        Ok(self.connection().query_row(count, [State::Replied.number()], read)?)
     }
 
-    pub fn run(&self, run: u64) -> Result<Option<KnownRun>, StoreError> {
+    pub fn run(&self, run: RunId) -> Result<Option<KnownRun>, StoreError> {
         rows::run(&self.connection(), run)
     }
 

@@ -22,13 +22,11 @@ use trellis_wire::error_reply::ErrorCode;
 use self::exchange::{Answer, Trouble};
 use self::pool::{AtWork, Owned, Workers};
 use self::process::Launcher;
-pub use self::process::{Prepare, StartError, WorkerInfo};
+pub use self::process::{StartError, WorkerInfo};
 use crate::app::{Job, Outcome};
 use crate::config::WarmSettings;
 use crate::objects::Objects;
-
-/// Called when a worker begins to belong to a run, before any code of an app is in it: its process id and the run's id.
-pub type Started = Arc<dyn Fn(u32, &str) + Send + Sync>;
+use crate::resources::Confinement;
 
 pub struct Setup {
     /// Python whose `flwr` the apps use.
@@ -40,8 +38,7 @@ pub struct Setup {
     pub directory: PathBuf,
     /// In addition to the environment of the node.
     pub environment: Vec<(OsString, OsString)>,
-    pub prepare: Prepare,
-    pub started: Started,
+    pub confinement: Arc<Confinement>,
     pub objects: Objects,
 }
 
@@ -66,10 +63,10 @@ pub struct WarmApps {
 
 impl WarmApps {
     pub fn new(setup: Setup) -> io::Result<WarmApps> {
-        let Setup { python, settings, assets, directory, environment, prepare, started, objects } = setup;
+        let Setup { python, settings, assets, directory, environment, confinement, objects } = setup;
         let program = process::install_program(&assets)?;
-        let launcher = Launcher { python, program, directory, environment, prepare };
-        Ok(WarmApps { workers: Arc::new(Workers::new(launcher, settings, started)), objects })
+        let launcher = Launcher { python, program, directory, environment, confinement };
+        Ok(WarmApps { workers: Arc::new(Workers::new(launcher, settings)), objects })
     }
 
     /// Whether the interpreter can run apps; starts one, and ends it.
@@ -110,7 +107,7 @@ impl WarmApps {
         match answer {
             Ok(Answer::Replied { reply, loaded }) => {
                 self.workers.rest(owned, loaded);
-                Outcome::Replied(*reply)
+                Outcome::Replied(reply)
             }
             Ok(Answer::Failed { reason }) => {
                 self.workers.rest(owned, true);
@@ -128,6 +125,11 @@ impl WarmApps {
             Err(Trouble::Nonsense(what)) => crashed(format!("does not keep to the rules, and was ended: {what}")),
             Err(trouble @ (Trouble::Missing(_) | Trouble::Disk(_))) => Outcome::Postponed { reason: chain(&trouble) },
         }
+    }
+
+    /// Nothing more comes for a run: its worker goes.
+    pub fn end_run(&self, run: RunId) {
+        self.workers.end_run(run);
     }
 
     /// Ends all workers; instructions that are being carried out are postponed, and so are those that still come.

@@ -49,14 +49,17 @@ pub enum Event {
     Started,
     /// There is a reply, by the app or about why there is none.
     Replied,
-    /// The app could not do it just now.
+    /// The app could not do it just now, or the node stops: this attempt does not count.
     Postponed,
+    /// The node ended while the app was at it.
+    Interrupted,
     /// Objects that should be here are not, or are damaged.
     ObjectsLost,
 }
 
 impl Event {
-    pub const ALL: [Event; 5] = [Event::Fetched, Event::Started, Event::Replied, Event::Postponed, Event::ObjectsLost];
+    pub const ALL: [Event; 6] =
+        [Event::Fetched, Event::Started, Event::Replied, Event::Postponed, Event::Interrupted, Event::ObjectsLost];
 }
 
 /// The state after an event; `None`: the event cannot happen in this state.
@@ -67,7 +70,7 @@ pub fn next(state: State, event: Event) -> Option<State> {
         (Ready, Event::Started) => Some(Running),
         // Without an app too: it is too late, its app is not good, its objects are gone.
         (Fetching | Ready | Running, Event::Replied) => Some(Replied),
-        (Running, Event::Postponed) => Some(Ready),
+        (Running, Event::Postponed | Event::Interrupted) => Some(Ready),
         // Where a reply was damaged the instruction is carried out again, on the context of before.
         (Ready | Running | Replied, Event::ObjectsLost) => Some(Fetching),
         (Fetching, Event::ObjectsLost) => Some(Fetching),
@@ -111,6 +114,7 @@ mod tests {
                     (Started, None),
                     (Event::Replied, Some(State::Replied)),
                     (Postponed, None),
+                    (Interrupted, None),
                     (ObjectsLost, Some(Fetching)),
                 ],
             ),
@@ -121,6 +125,7 @@ mod tests {
                     (Started, Some(Running)),
                     (Event::Replied, Some(State::Replied)),
                     (Postponed, None),
+                    (Interrupted, None),
                     (ObjectsLost, Some(Fetching)),
                 ],
             ),
@@ -131,6 +136,7 @@ mod tests {
                     (Started, None),
                     (Event::Replied, Some(State::Replied)),
                     (Postponed, Some(Ready)),
+                    (Interrupted, Some(Ready)),
                     (ObjectsLost, Some(Fetching)),
                 ],
             ),
@@ -141,6 +147,7 @@ mod tests {
                     (Started, None),
                     (Event::Replied, None),
                     (Postponed, None),
+                    (Interrupted, None),
                     (ObjectsLost, Some(Fetching)),
                 ],
             ),

@@ -77,7 +77,7 @@ impl Host {
         }
     }
 
-    fn is_wildcard(&self) -> bool {
+    pub fn is_wildcard(&self) -> bool {
         matches!(self, Self::Ip(ip) if ip.to_canonical().is_unspecified())
     }
 }

@@ -15,6 +15,7 @@ mod process;
 mod remote;
 mod settings;
 mod superlink;
+mod supernode;
 mod token;
 mod whoami;
 
@@ -37,6 +38,7 @@ const AFTER_HELP: &str = "\
 Examples:
   trellis superlink --insecure        serve a federation on this machine, to try it out
   trellis superlink --help            all its flags, with examples
+  trellis supernode --insecure        take part in it with this machine
   trellis pki --help                  certificates for a SuperLink, from nothing to rotation
   trellis nodes                       who takes part, and which version of Flower each node speaks
 ";
@@ -53,6 +55,8 @@ struct Trellis {
 enum Command {
     /// Serve a federation; also when called as flower-superlink
     Superlink(Box<superlink::SuperlinkArgs>),
+    /// Take part in a federation; also when called as flower-supernode
+    Supernode(Box<supernode::SupernodeArgs>),
     /// Make and renew certificates, and say which ones clients shall trust
     Pki(pki::PkiArgs),
     Nodes(nodes::NodesArgs),
@@ -71,13 +75,21 @@ enum Command {
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let called = arguments.first().and_then(|path| Path::new(path).file_name()).unwrap_or_default();
-    if called == "flower-superlink" {
-        return superlink::run("flower-superlink", &arguments[1..]);
+    match called.to_str() {
+        Some("flower-superlink") => return superlink::run("flower-superlink", &arguments[1..]),
+        Some("flower-supernode") => return supernode::run("flower-supernode", &arguments[1..]),
+        _ => {}
     }
     let word = |index: usize| arguments.get(index).and_then(|word| word.to_str());
     match (word(1), word(2)) {
         (Some("superlink"), _) => return superlink::run("trellis superlink", &arguments[2..]),
         (Some("help"), Some("superlink")) => return superlink::run("trellis superlink", &["--help".into()]),
+        (Some("supernode"), _) => return supernode::run("trellis supernode", &arguments[2..]),
+        (Some("help"), Some("supernode")) => {
+            let question = arguments.get(3).filter(|word| *word == "status").cloned();
+            let arguments: Vec<OsString> = question.into_iter().chain(["--help".into()]).collect();
+            return supernode::run("trellis supernode", &arguments);
+        }
         _ => {}
     }
     if let Some(name) = arguments.first_mut() {
@@ -92,8 +104,9 @@ fn main() -> ExitCode {
 impl Command {
     fn run(self) -> ExitCode {
         match self {
-            // Taken before clap sees it: it tells all mistakes at once.
+            // Taken before clap sees them: they tell all mistakes at once.
             Command::Superlink(_) => superlink::run("trellis superlink", &[]),
+            Command::Supernode(_) => supernode::run("trellis supernode", &[]),
             Command::Pki(args) => pki::run(args),
             Command::Nodes(args) => nodes::run(&args),
             Command::Node(args) => node::run(&args),

@@ -1,4 +1,4 @@
-//! The contract with Flower: its messages, the encoding of its objects, its error codes.
+//! The contract with Flower: its messages, the encoding of its objects, its bundles of apps, its error codes.
 //!
 //! Nothing here knows of stores, clocks or sockets, and no type of this crate is used inside the link core:
 //! front ends translate at the border.
@@ -10,5 +10,6 @@ pub mod proto {
 }
 
 pub mod error_reply;
+pub mod fab;
 pub mod object;
 pub mod records;

@@ -63,8 +63,8 @@ pub async fn start_run(
     let (id, now) = (RunId(random_id()), link.now());
     let fab = Fab { hash: hex(&sha256(&content)), content, verifications: Vec::new() };
     let new = NewRun {
-        fab_id: metadata.id.clone(),
-        fab_version: metadata.version,
+        fab_id: metadata.id(),
+        fab_version: metadata.version.clone(),
         fab_hash: fab.hash.clone(),
         override_config: convert::override_config(request.override_config),
         federation_options: request.federation_options.to_vec(),
@@ -74,7 +74,7 @@ pub async fn start_run(
     let context = Context { run_id: id.0, state: Some(RecordDict::default()), ..Default::default() }.encode_to_vec();
     link.write(move |tx| control::start_run(tx, id, new.clone(), &fab, &context, now)).await?;
     crash::point("run-created");
-    tracing::info!(run = id.0, app = metadata.id, "run created");
+    tracing::info!(run = id.0, app = metadata.id(), "run created");
     Ok(StartRunResponse {
         run_id: Some(id.0),
         note: None,

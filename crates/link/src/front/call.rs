@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue};
 use trellis_core::access::Rejected;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
-use trellis_front::{Line, MessageReader, Transport, malformed};
+use trellis_front::{Line, MessageReader, Transport};
 
 use super::Port;
 use super::rpc::{Access, Rpc};
@@ -48,7 +48,7 @@ pub struct Call {
 impl Call {
     /// The message.
     pub async fn read<R: prost::Message + Default>(&mut self) -> Result<R, Refusal> {
-        R::decode(self.body.whole().await?).map_err(|_| malformed("the message cannot be read"))
+        self.body.message().await
     }
 
     /// The message of a call of ours; no body is an empty one.

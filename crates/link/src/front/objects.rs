@@ -45,7 +45,7 @@ impl Peer {
 pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let mut pushed = PushedObject::read(message).await?;
     peer.check(link, NodeId(pushed.node))?;
-    let (run, id) = (peer.run(pushed.run), pushed.id);
+    let (run, id) = (peer.run(pushed.run), pushed.id()?);
 
     let mut admission = objects::admit(link, run, id)?;
     while let Some(piece) = pushed.piece().await? {

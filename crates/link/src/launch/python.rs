@@ -1,5 +1,6 @@
 //! Which Python runs ServerApps, and how it is asked to without showing the token to the whole machine.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,10 +10,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum NoPython {
     #[error(
-        "`flwr-serverapp` is not on PATH, so runs could not be started; install flwr (`pip install flwr`), name its \
-         interpreter with --python, or start ServerApps yourself with --isolation process"
+        "`{script}` is not on PATH, so apps could not be started; install flwr (`pip install flwr`), name its interpreter \
+         with --python, or start apps yourself with --isolation process"
     )]
-    NotOnPath,
+    NotOnPath { script: String },
     #[error("the interpreter {path} given by --python does not exist or is not executable")]
     Missing { path: PathBuf },
     #[error("{script} names no interpreter in its first line; name one with --python")]
@@ -25,17 +26,11 @@ pub struct Python(PathBuf);
 
 impl Python {
     /// The interpreter given, or the one of the `flwr-serverapp` on PATH.
-    pub fn find(given: Option<&Path>, path: Option<&std::ffi::OsStr>) -> Result<Python, NoPython> {
-        let on_path = |name: &Path| {
-            path.and_then(|path| std::env::split_paths(path).map(|entry| entry.join(name)).find(|file| runs(file)))
-        };
-        if let Some(given) = given {
-            let bare = given.components().count() == 1;
-            let found = if bare { on_path(given) } else { Some(given.to_owned()).filter(|file| runs(file)) };
-            return found.map(Python).ok_or_else(|| NoPython::Missing { path: given.to_owned() });
-        }
-        let script = on_path(Path::new("flwr-serverapp")).ok_or(NoPython::NotOnPath)?;
-        interpreter(&script).map(Python).ok_or(NoPython::NoInterpreter { script })
+    pub fn find(given: Option<&Path>, path: Option<&OsStr>) -> Result<Python, NoPython> {
+        let Some(given) = given else { return interpreter_of("flwr-serverapp", path).map(Python) };
+        let bare = given.components().count() == 1;
+        let found = if bare { on_path(given, path) } else { Some(given.to_owned()).filter(|file| runs(file)) };
+        found.map(Python).ok_or_else(|| NoPython::Missing { path: given.to_owned() })
     }
 
     pub fn path(&self) -> &Path {
@@ -53,6 +48,17 @@ impl fmt::Display for Python {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.display().fmt(f)
     }
+}
+
+/// The interpreter that runs a script of flwr on PATH: where that is, flwr is.
+pub fn interpreter_of(script: &str, path: Option<&OsStr>) -> Result<PathBuf, NoPython> {
+    let missing = || NoPython::NotOnPath { script: script.to_owned() };
+    let script = on_path(Path::new(script), path).ok_or_else(missing)?;
+    interpreter(&script).ok_or(NoPython::NoInterpreter { script })
+}
+
+fn on_path(name: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
+    std::env::split_paths(path?).map(|entry| entry.join(name)).find(|file| runs(file))
 }
 
 fn runs(file: &Path) -> bool {
@@ -109,7 +115,7 @@ mod tests {
             let found = Python::find(None, Some(directory.path().as_os_str())).ok();
             assert_eq!(found, want.map(|path| Python(path.into())), "{text}");
         }
-        assert!(matches!(Python::find(None, Some("/nowhere".as_ref())), Err(NoPython::NotOnPath)));
+        assert!(matches!(Python::find(None, Some("/nowhere".as_ref())), Err(NoPython::NotOnPath { .. })));
     }
 
     #[test]

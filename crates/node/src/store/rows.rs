@@ -2,7 +2,7 @@
 
 use prost::Message;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
-use trellis_core::id::{MessageId, ObjectId};
+use trellis_core::id::{MessageId, ObjectId, RunId};
 use trellis_wire::proto;
 
 use super::{KnownRun, Owed, StoreError, Work, objects_of};
@@ -39,7 +39,7 @@ fn collect<T>(
 fn read_work(row: &Row<'_>) -> Result<Work, StoreError> {
     Ok(Work {
         id: id(row.get(0)?)?,
-        run: row.get::<_, i64>(1)?.cast_unsigned(),
+        run: RunId(row.get::<_, i64>(1)?.cast_unsigned()),
         state: State::from_number(row.get(2)?).ok_or(StoreError::Damaged("a state that is none"))?,
         attempts: row.get(3)?,
         expires_at: row.get(4)?,
@@ -56,9 +56,9 @@ pub fn all_work(connection: &Connection) -> Result<Vec<Work>, StoreError> {
     collect(connection, &format!("{WORK} ORDER BY received_at"), [], read_work)
 }
 
-pub fn work_of_run(connection: &Connection, run: u64) -> Result<Vec<MessageId>, StoreError> {
+pub fn work_of_run(connection: &Connection, run: RunId) -> Result<Vec<MessageId>, StoreError> {
     let find = "SELECT id FROM work WHERE run_id = ?1";
-    collect(connection, find, [run.cast_signed()], |row| id(row.get(0)?))
+    collect(connection, find, [run.0.cast_signed()], |row| id(row.get(0)?))
 }
 
 pub fn oldest_owed(connection: &Connection) -> Result<Option<Owed>, StoreError> {
@@ -66,7 +66,7 @@ pub fn oldest_owed(connection: &Connection) -> Result<Option<Owed>, StoreError> 
     let read = |row: &Row<'_>| {
         Ok(Owed {
             id: id(row.get(0)?)?,
-            run: row.get::<_, i64>(1)?.cast_unsigned(),
+            run: RunId(row.get::<_, i64>(1)?.cast_unsigned()),
             expires_at: row.get(2)?,
             replied_at: row.get(3)?,
             message: decode(row.get(4)?)?,
@@ -82,8 +82,8 @@ fn read_run(row: &Row<'_>) -> Result<KnownRun, StoreError> {
     Ok(KnownRun { run: decode(row.get(0)?)?, context: context.map(decode).transpose()?, used_at: row.get(2)? })
 }
 
-pub fn run(connection: &Connection, run: u64) -> Result<Option<KnownRun>, StoreError> {
-    Ok(collect(connection, &format!("{RUN} WHERE run_id = ?1"), [run.cast_signed()], read_run)?.pop())
+pub fn run(connection: &Connection, run: RunId) -> Result<Option<KnownRun>, StoreError> {
+    Ok(collect(connection, &format!("{RUN} WHERE run_id = ?1"), [run.0.cast_signed()], read_run)?.pop())
 }
 
 pub fn runs(connection: &Connection) -> Result<Vec<KnownRun>, StoreError> {
@@ -105,7 +105,7 @@ pub fn drop_needs(connection: &Connection, work: MessageId) -> Result<(), StoreE
 }
 
 pub fn drop_answer(connection: &Connection, work: MessageId) -> Result<(), StoreError> {
-    let update = "UPDATE work SET reply = NULL, reply_tree = NULL, runtime_s = NULL, replied_at = NULL WHERE id = ?1";
+    let update = "UPDATE work SET reply = NULL, reply_tree = NULL, reply_bytes = NULL, runtime_s = NULL, replied_at = NULL WHERE id = ?1";
     connection.execute(update, [work.as_bytes()])?;
     drop_needs(connection, work)
 }

@@ -28,6 +28,7 @@ CREATE TABLE work (
     tree BLOB NOT NULL,
     reply BLOB,
     reply_tree BLOB,
+    reply_bytes INTEGER,
     runtime_s REAL,
     replied_at REAL
 ) STRICT;

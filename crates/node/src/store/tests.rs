@@ -64,7 +64,7 @@ fn an_instruction_and_its_reply_survive_restarts() {
     scene.steps("a", &[Event::Fetched, Event::Started]);
     let scene = scene.restart();
     let work = scene.store.all_work().unwrap().pop().unwrap();
-    assert_eq!((work.state, work.attempts, work.expires_at, work.run), (State::Running, 1, 150.0, 7));
+    assert_eq!((work.state, work.attempts, work.expires_at, work.run), (State::Running, 1, 150.0, RunId(7)));
 
     let context = proto::Context { run_id: 7, node_id: 3, ..Default::default() };
     scene.store.put_run(&proto::Run { run_id: 7, ..Default::default() }, 102.0).unwrap();
@@ -75,8 +75,8 @@ fn an_instruction_and_its_reply_survive_restarts() {
     let scene = scene.restart();
     let owed = scene.store.oldest_owed().unwrap().unwrap();
     assert_eq!((owed.id, owed.tree.object_id, owed.runtime_s), (id("a"), id("reply").to_string(), 0.5));
-    assert_eq!(scene.store.owed().unwrap(), (1, Some(103.0)));
-    assert_eq!(scene.store.run(7).unwrap().unwrap().context, Some(context));
+    assert_eq!(scene.store.waiting().unwrap(), Waiting { replies: 1, bytes: 16, oldest_at: Some(103.0) });
+    assert_eq!(scene.store.run(RunId(7)).unwrap().unwrap().context, Some(context));
     assert!(scene.store.objects().has(object_id(OTHER)));
     scene.store.forget(id("a")).unwrap();
     assert!(scene.store.oldest_owed().unwrap().is_none());
@@ -123,8 +123,8 @@ fn replies_are_owed_oldest_first_and_runs_end_whole() {
         scene.store.answer(id(name), &answer(name, &[OTHER], None), at).unwrap();
     }
     assert_eq!(scene.store.oldest_owed().unwrap().unwrap().id, id("b"));
-    assert_eq!(scene.store.forget_run(7).unwrap(), 2);
-    assert!(scene.store.run(7).unwrap().is_none());
+    assert_eq!(scene.store.forget_run(RunId(7)).unwrap(), 2);
+    assert!(scene.store.run(RunId(7)).unwrap().is_none());
     assert!(!scene.store.step(id("a"), Event::Postponed).unwrap(), "what is gone stays gone");
     assert!(!scene.store.answer(id("a"), &answer("a", &[], None), 106.0).unwrap());
 }
@@ -132,11 +132,11 @@ fn replies_are_owed_oldest_first_and_runs_end_whole() {
 #[test]
 fn identity_is_kept_for_each_superlink() {
     let scene = Scene::new();
-    scene.store.set_node_id("one:9092", u64::MAX).unwrap();
-    scene.store.set_node_id("two:9092", 5).unwrap();
+    scene.store.set_node_id("one:9092", NodeId(u64::MAX)).unwrap();
+    scene.store.set_node_id("two:9092", NodeId(5)).unwrap();
     let scene = scene.restart();
-    assert_eq!(scene.store.node_id("one:9092").unwrap(), Some(u64::MAX));
-    assert_eq!(scene.store.node_id("two:9092").unwrap(), Some(5));
+    assert_eq!(scene.store.node_id("one:9092").unwrap(), Some(NodeId(u64::MAX)));
+    assert_eq!(scene.store.node_id("two:9092").unwrap(), Some(NodeId(5)));
     assert_eq!(scene.store.node_id("three:9092").unwrap(), None);
 }
 

@@ -35,6 +35,7 @@ pub enum Why {
     TooLarge { resident_bytes: u64, limit_bytes: u64 },
     Idle,
     TooMany,
+    RunOver,
     Closing,
 }
 
@@ -49,6 +50,7 @@ impl fmt::Display for Why {
             }
             Why::Idle => f.write_str("it was not needed for long"),
             Why::TooMany => f.write_str("there are enough that were needed later"),
+            Why::RunOver => f.write_str("its run is over"),
             Why::Closing => f.write_str("the node is stopping"),
         }
     }

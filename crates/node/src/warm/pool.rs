@@ -12,14 +12,13 @@ use trellis_core::id::RunId;
 
 use super::fate::{Condition, Fate, Why, fate};
 use super::process::{Launcher, Process, StartError, Starting, Worker};
-use super::{Started, WorkerStatus, chain};
+use super::{WorkerStatus, chain};
 use crate::app::InstalledApp;
 use crate::config::WarmSettings;
 
 pub struct Workers {
     pub launcher: Launcher,
     settings: WarmSettings,
-    started: Started,
     pool: Mutex<Pool>,
     /// Workers on their way out.
     endings: TaskTracker,
@@ -76,8 +75,8 @@ impl Drop for Timer {
 }
 
 impl Workers {
-    pub fn new(launcher: Launcher, settings: WarmSettings, started: Started) -> Workers {
-        Workers { launcher, settings, started, pool: Mutex::default(), endings: TaskTracker::new() }
+    pub fn new(launcher: Launcher, settings: WarmSettings) -> Workers {
+        Workers { launcher, settings, pool: Mutex::default(), endings: TaskTracker::new() }
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -108,7 +107,6 @@ impl Workers {
             None => self.launcher.start()?.ready().await?.0,
         };
         worker.belongs_to(run);
-        (self.started)(worker.process().pid(), &run.to_string());
         tracing::info!(%run, pid = worker.process().pid(), app = app.id, "app worker started");
         Ok(Owned { worker, run, hash: app.hash.clone(), messages: 0 })
     }
@@ -196,6 +194,14 @@ impl Workers {
         let ready = async |starting: Starting| starting.ready().await.map(|(worker, _)| worker);
         let starting = AbortOnDropHandle::new(tokio::spawn(ready(starting)));
         Some(Spare { process, started: SystemTime::now(), starting, _timer: timer })
+    }
+
+    /// Nothing more comes for a run.
+    pub fn end_run(&self, run: RunId) {
+        let idle = self.pool().idle.remove(&run);
+        if let Some(idle) = idle {
+            self.retire(idle.owned, Why::RunOver);
+        }
     }
 
     pub async fn close(&self) {

@@ -20,6 +20,7 @@ use trellis_core::id::RunId;
 
 use super::frame::{self, Heard};
 use super::output::Output;
+use crate::resources::{Confined, Confinement};
 
 /// For an interpreter to start and to import flwr, from a cold and slow disk.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -32,9 +33,6 @@ const PIPE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
 const REASON_OUTPUT_BYTES: usize = 2 << 10;
 
-/// Called with each worker before it starts: to confine it.
-pub type Prepare = Arc<dyn Fn(&mut Command) + Send + Sync>;
-
 /// How workers are started.
 #[derive(Clone)]
 pub struct Launcher {
@@ -42,7 +40,7 @@ pub struct Launcher {
     pub program: PathBuf,
     pub directory: PathBuf,
     pub environment: Vec<(OsString, OsString)>,
-    pub prepare: Prepare,
+    pub confinement: Arc<Confinement>,
 }
 
 /// What a worker found at its start.
@@ -74,10 +72,12 @@ impl StartError {
 }
 
 /// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     Code(i32),
     Signal(i32),
+    /// For a limit that it did not keep to, in words.
+    OverLimit(String),
     /// The system does not tell.
     Unknown,
 }
@@ -98,6 +98,7 @@ impl fmt::Display for Ended {
                 Some(name) => write!(f, "ended with signal {signal} ({name})"),
                 None => write!(f, "ended with signal {signal}"),
             },
+            Ended::OverLimit(why) => write!(f, "was ended: {why}"),
             Ended::Unknown => f.write_str("ended"),
         }
     }
@@ -146,12 +147,15 @@ pub struct Process {
 
 impl Process {
     /// Sees to it that the child is reaped, whoever forgets about it.
-    fn watch(mut child: Child) -> io::Result<Process> {
+    fn watch(mut child: Child, confinement: &Confinement) -> io::Result<Process> {
         let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
         let pid = pid.ok_or_else(|| io::Error::other("the process ended at once"))?;
         let (tell, ended) = watch::channel(None);
+        let confined = confinement.enter(pid.as_raw_nonzero().get() as u32);
+        let confined = confined.inspect_err(|error| tracing::warn!(%error, "an app is not held to its limits")).ok();
         tokio::spawn(async move {
             let how = Ended::from(child.wait().await);
+            let how = confined.as_ref().and_then(Confined::verdict).map_or(how, Ended::OverLimit);
             // What the app started and left behind has nobody to work for.
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = tell.send(Some(how));
@@ -176,7 +180,7 @@ impl Process {
     async fn ended(&self) -> Ended {
         let mut ended = self.ended.clone();
         let how = ended.wait_for(Option::is_some).await;
-        how.ok().and_then(|how| *how).unwrap_or(Ended::Unknown)
+        how.ok().and_then(|how| how.clone()).unwrap_or(Ended::Unknown)
     }
 
     /// Memory of the process itself, not of what it started.
@@ -210,12 +214,12 @@ impl Launcher {
             .arg(&self.program)
             .current_dir(&self.directory)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .envs(self.confinement.environment(self.confinement.next_slot()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        (self.prepare)(&mut command);
-        let worker = command.spawn().and_then(Worker::of);
+        let worker = command.spawn().and_then(|child| Worker::of(child, &self.confinement));
         let worker = worker.map_err(|source| self.start_error(source))?;
         Ok(Starting { worker, python: self.python.clone() })
     }
@@ -265,9 +269,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn of(mut child: Child) -> io::Result<Worker> {
+    fn of(mut child: Child, confinement: &Confinement) -> io::Result<Worker> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = KillOnDrop(Process::watch(child)?);
+        let process = KillOnDrop(Process::watch(child, confinement)?);
         let (Some(to), Some(from), Some(errors)) = pipes else {
             return Err(io::Error::other("its standard streams were given away before it was started"));
         };

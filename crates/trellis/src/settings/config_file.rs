@@ -80,6 +80,7 @@ fn text_of(value: &DeValue<'_>) -> Option<String> {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Boolean(on) => Some(on.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
         _ => None,
     }
 }
@@ -110,10 +111,16 @@ mod tests {
 
     #[test]
     fn values_keep_their_lines() {
-        let found = read("# ours\ninsecure = true\n\nfleet-api-address = \"h:1\"\nobject-cache-size = 1_000\n");
+        let found =
+            read("# ours\ninsecure = true\n\nfleet-api-address = \"h:1\"\nobject-cache-size = 1_000\nport = 1.5\n");
         assert!(found.problems.is_empty() && !found.incomplete, "{found:?}");
         let line = |line| Source::File { path: "link.toml".into(), line };
-        let expected = [("insecure", "true", 2), ("fleet-api-address", "h:1", 4), ("object-cache-size", "1000", 5)];
+        let expected = [
+            ("insecure", "true", 2),
+            ("fleet-api-address", "h:1", 4),
+            ("object-cache-size", "1000", 5),
+            ("port", "1.5", 6),
+        ];
         let expected: Vec<_> = expected.map(|(key, value, at)| (key.to_owned(), value.to_owned(), line(at))).into();
         assert_eq!(found.values, expected);
     }

@@ -1,0 +1,301 @@
+//! Dense layers with ReLU between them and a softmax at the end: with one layer a logistic regression, with two a small
+//! MLP. The parameters are one slice of numbers, layer by layer, weights before biases.
+
+use std::ops::Range;
+
+use crate::app::{AppError, Stop};
+use crate::data::Examples;
+use crate::matrix;
+use crate::random::{Purpose, Random};
+
+/// Examples that are evaluated at once.
+const EVALUATION_BATCH: usize = 256;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    layers: Vec<Layer>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Layer {
+    inputs: usize,
+    outputs: usize,
+    /// `outputs` rows of `inputs` numbers, as PyTorch keeps them.
+    weights: Range<usize>,
+    biases: Range<usize>,
+    /// Of weights and biases.
+    names: [&'static str; 2],
+}
+
+/// An array of the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    pub name: &'static str,
+    pub shape: Vec<usize>,
+    /// Where it lies among the parameters.
+    pub range: Range<usize>,
+}
+
+/// Room for what the layers compute, used again from batch to batch.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    /// The output of each layer.
+    outputs: Vec<Vec<f32>>,
+    /// The gradient by the output of a layer, and by that of the layer before.
+    deltas: [Vec<f32>; 2],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Evaluation {
+    pub loss: f64,
+    pub accuracy: f64,
+}
+
+impl Network {
+    pub fn logistic(features: usize, classes: usize) -> Self {
+        Self::new(&[(features, classes, ["weight", "bias"])])
+    }
+
+    pub fn mlp(features: usize, hidden: usize, classes: usize) -> Self {
+        Self::new(&[
+            (features, hidden, ["hidden.weight", "hidden.bias"]),
+            (hidden, classes, ["output.weight", "output.bias"]),
+        ])
+    }
+
+    fn new(sizes: &[(usize, usize, [&'static str; 2])]) -> Self {
+        let mut end = 0;
+        let mut next = |length: usize| {
+            end += length;
+            end - length..end
+        };
+        let layer = |&(inputs, outputs, names)| {
+            let (weights, biases) = (next(inputs * outputs), next(outputs));
+            Layer { inputs, outputs, weights, biases, names }
+        };
+        Self { layers: sizes.iter().map(layer).collect() }
+    }
+
+    pub fn parameter_count(&self) -> usize {
+        self.layers.last().map_or(0, |layer| layer.biases.end)
+    }
+
+    pub fn parameters(&self) -> Vec<Parameter> {
+        let of_layer = |layer: &Layer| {
+            let [weights, biases] = layer.names;
+            [
+                Parameter { name: weights, shape: vec![layer.outputs, layer.inputs], range: layer.weights.clone() },
+                Parameter { name: biases, shape: vec![layer.outputs], range: layer.biases.clone() },
+            ]
+        };
+        self.layers.iter().flat_map(of_layer).collect()
+    }
+
+    /// Fresh parameters: biases zero, weights from a normal distribution that keeps the signal as strong as it was (He).
+    /// A single layer has nothing to break the symmetry of, and starts at zero.
+    pub fn fresh(&self, seed: u64) -> Vec<f32> {
+        let mut parameters = vec![0.0; self.parameter_count()];
+        if self.layers.len() > 1 {
+            let mut random = Random::new(seed, Purpose::Weights, &[]);
+            for layer in &self.layers {
+                let deviation = libm::sqrt(2.0 / layer.inputs as f64);
+                parameters[layer.weights.clone()].fill_with(|| (random.normal() * deviation) as f32);
+            }
+        }
+        parameters
+    }
+
+    /// The mean loss over the examples; its gradient goes to `gradient`.
+    pub fn gradient(&self, parameters: &[f32], batch: &Examples, gradient: &mut [f32], room: &mut Workspace) -> f64 {
+        self.forward(parameters, batch, room);
+        let Workspace { outputs, deltas: [delta, before] } = room;
+        let logits = outputs.last().expect("a network has a layer");
+        delta.clone_from(logits);
+        let classes = logits.len() / batch.len();
+        let mut loss = 0.0;
+        for (row, &label) in delta.chunks_exact_mut(classes).zip(batch.labels()) {
+            loss += softmax(row, label as usize);
+            row[label as usize] -= 1.0;
+            row.iter_mut().for_each(|element| *element /= batch.len() as f32);
+        }
+        gradient.fill(0.0);
+        for (index, layer) in self.layers.iter().enumerate().rev() {
+            let input = if index == 0 { batch.numbers() } else { &outputs[index - 1] };
+            layer.add_gradient(input, delta, gradient);
+            if index > 0 {
+                before.resize(batch.len() * layer.inputs, 0.0);
+                matrix::times(delta, &parameters[layer.weights.clone()], before, layer.outputs, layer.inputs);
+                // Where the ReLU gave nothing it passes nothing back.
+                for (delta, output) in before.iter_mut().zip(input) {
+                    *delta = if *output > 0.0 { *delta } else { 0.0 };
+                }
+                std::mem::swap(delta, before);
+            }
+        }
+        loss / batch.len() as f64
+    }
+
+    /// Mean loss and share of examples whose class is found.
+    pub fn evaluate(&self, parameters: &[f32], examples: &Examples, stop: &Stop) -> Result<Evaluation, AppError> {
+        let mut room = Workspace::default();
+        let mut batch = Examples::empty(examples.features());
+        let indices: Vec<usize> = (0..examples.len()).collect();
+        let (mut loss, mut found) = (0.0, 0usize);
+        for chosen in indices.chunks(EVALUATION_BATCH) {
+            stop.check()?;
+            batch.fill(examples, chosen);
+            self.forward(parameters, &batch, &mut room);
+            let logits = room.outputs.last_mut().expect("a network has a layer");
+            let classes = logits.len() / batch.len();
+            for (row, &label) in logits.chunks_exact_mut(classes).zip(batch.labels()) {
+                found += usize::from(largest(row) == label as usize);
+                loss += softmax(row, label as usize);
+            }
+        }
+        let count = examples.len() as f64;
+        Ok(Evaluation { loss: loss / count, accuracy: found as f64 / count })
+    }
+
+    fn forward(&self, parameters: &[f32], batch: &Examples, room: &mut Workspace) {
+        room.outputs.resize_with(self.layers.len(), Vec::new);
+        for (index, layer) in self.layers.iter().enumerate() {
+            let (before, rest) = room.outputs.split_at_mut(index);
+            let input = before.last().map_or(batch.numbers(), Vec::as_slice);
+            let output = &mut rest[0];
+            output.resize(batch.len() * layer.outputs, 0.0);
+            let weights = &parameters[layer.weights.clone()];
+            matrix::times_transposed(input, weights, output, layer.inputs, layer.outputs);
+            let last = index + 1 == self.layers.len();
+            let floor = if last { f32::NEG_INFINITY } else { 0.0 };
+            let biases = &parameters[layer.biases.clone()];
+            for row in output.chunks_exact_mut(layer.outputs) {
+                for (element, bias) in row.iter_mut().zip(biases) {
+                    *element = (*element + bias).max(floor);
+                }
+            }
+        }
+    }
+}
+
+impl Layer {
+    fn add_gradient(&self, input: &[f32], delta: &[f32], gradient: &mut [f32]) {
+        matrix::add_transposed_times(delta, input, &mut gradient[self.weights.clone()], self.outputs, self.inputs);
+        let biases = &mut gradient[self.biases.clone()];
+        for row in delta.chunks_exact(self.outputs) {
+            for (bias, delta) in biases.iter_mut().zip(row) {
+                *bias += delta;
+            }
+        }
+    }
+}
+
+/// Makes probabilities of the numbers, and gives the loss: how surprising the label is.
+fn softmax(row: &mut [f32], label: usize) -> f64 {
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let wanted = row[label] - most;
+    let mut sum = 0.0;
+    for element in row.iter_mut() {
+        *element = libm::expf(*element - most);
+        sum += *element;
+    }
+    row.iter_mut().for_each(|element| *element /= sum);
+    f64::from(libm::logf(sum) - wanted)
+}
+
+fn largest(row: &[f32]) -> usize {
+    let mut best = 0;
+    for (index, element) in row.iter().enumerate() {
+        if *element > row[best] {
+            best = index;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::digits::digits;
+
+    fn batch(count: usize) -> Examples {
+        digits().select(&(0..count).map(|index| index * 7).collect::<Vec<_>>())
+    }
+
+    /// The definition, in double precision: mean surprise of the labels.
+    fn loss(network: &Network, parameters: &[f64], batch: &Examples) -> f64 {
+        let rows = batch.numbers().chunks_exact(batch.features()).zip(batch.labels());
+        let surprise = |(row, &label): (&[f32], &u32)| {
+            let mut signal: Vec<f64> = row.iter().map(|&number| f64::from(number)).collect();
+            for (index, layer) in network.layers.iter().enumerate() {
+                let unit = |unit: usize| {
+                    let weights = &parameters[layer.weights.clone()][unit * layer.inputs..];
+                    let sum: f64 = signal.iter().zip(weights).map(|(number, weight)| number * weight).sum();
+                    sum + parameters[layer.biases.clone()][unit]
+                };
+                let last = index + 1 == network.layers.len();
+                signal = (0..layer.outputs).map(unit).map(|sum| if last { sum } else { sum.max(0.0) }).collect();
+            }
+            signal.iter().map(|number| number.exp()).sum::<f64>().ln() - signal[label as usize]
+        };
+        rows.map(surprise).sum::<f64>() / batch.len() as f64
+    }
+
+    /// Every parameter is moved a little both ways; the loss must change as the gradient says.
+    #[test]
+    fn gradients_are_those_of_finite_differences() {
+        const STEP: f64 = 1e-6;
+        let batch = batch(13);
+        for network in [Network::logistic(64, 10), Network::mlp(64, 9, 10)] {
+            let mut random = Random::new(5, Purpose::Weights, &[]);
+            let parameters: Vec<f32> = (0..network.parameter_count()).map(|_| (random.normal() * 0.3) as f32).collect();
+            let mut precise: Vec<f64> = parameters.iter().map(|&parameter| f64::from(parameter)).collect();
+            let mut gradient = vec![f32::NAN; parameters.len()];
+            let told = network.gradient(&parameters, &batch, &mut gradient, &mut Workspace::default());
+            assert!((told - loss(&network, &precise, &batch)).abs() < 1e-5);
+            let evaluated = network.evaluate(&parameters, &batch, &Stop::default()).unwrap();
+            assert!((told - evaluated.loss).abs() < 1e-6);
+            for index in 0..parameters.len() {
+                let mut moved = |to: f64| {
+                    let before = std::mem::replace(&mut precise[index], to);
+                    let moved = loss(&network, &precise, &batch);
+                    precise[index] = before;
+                    moved
+                };
+                let here = f64::from(parameters[index]);
+                let measured = (moved(here + STEP) - moved(here - STEP)) / (2.0 * STEP);
+                let wrong = (measured - f64::from(gradient[index])).abs();
+                assert!(wrong < 1e-5, "parameter {index}: {measured} measured, {} told", gradient[index]);
+            }
+        }
+    }
+
+    #[test]
+    fn fresh_weights_follow_the_seed() {
+        let network = Network::mlp(64, 32, 10);
+        assert_eq!(network.fresh(1), network.fresh(1));
+        assert_ne!(network.fresh(1), network.fresh(2));
+        let weights = &network.fresh(1)[..64 * 32];
+        let variance = weights.iter().map(|weight| weight * weight).sum::<f32>() / weights.len() as f32;
+        assert!((variance * 32.0 - 1.0).abs() < 0.1, "{variance}");
+    }
+
+    #[test]
+    fn parameters_lie_side_by_side() {
+        let network = Network::mlp(3, 4, 2);
+        let parameters = network.parameters();
+        let ranges: Vec<_> = parameters.iter().map(|parameter| (parameter.name, parameter.range.clone())).collect();
+        assert_eq!(
+            ranges,
+            [("hidden.weight", 0..12), ("hidden.bias", 12..16), ("output.weight", 16..24), ("output.bias", 24..26)]
+        );
+        assert_eq!(network.parameter_count(), 26);
+    }
+
+    #[test]
+    fn large_numbers_do_not_overflow_the_softmax() {
+        let mut row = [1000.0, 0.0, -1000.0];
+        assert_eq!(softmax(&mut row, 0), 0.0);
+        assert_eq!(row, [1.0, 0.0, 0.0]);
+        assert_eq!(softmax(&mut [1000.0, 0.0, -1000.0], 2), 2000.0);
+    }
+}

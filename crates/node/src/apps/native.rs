@@ -1,0 +1,67 @@
+//! Apps that are part of this program, between the object files and `trellis_native`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use trellis_native::{ClientApp, Handled, NotHandled, Stop, handle_message};
+use trellis_wire::error_reply::ErrorCode;
+
+use crate::app::{Job, Outcome, Reply};
+use crate::engine::now;
+use crate::objects::Objects;
+
+pub struct NativeApps {
+    app: Arc<dyn ClientApp>,
+    objects: Objects,
+}
+
+/// Tells the app when nobody waits for it any more.
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+impl NativeApps {
+    pub fn new(app: Box<dyn ClientApp>, objects: Objects) -> NativeApps {
+        NativeApps { app: app.into(), objects }
+    }
+
+    pub async fn execute(&self, job: Job) -> Outcome {
+        let stop = Stop::default();
+        let _guard = StopOnDrop(stop.clone());
+        let (app, objects) = (Arc::clone(&self.app), self.objects.clone());
+        match tokio::task::spawn_blocking(move || carry_out(app.as_ref(), &job, &objects, &stop)).await {
+            Ok(outcome) => outcome,
+            Err(panic) => {
+                Outcome::Failed { code: ErrorCode::ClientAppCrashed, reason: format!("The app broke: {panic}") }
+            }
+        }
+    }
+}
+
+fn carry_out(app: &dyn ClientApp, job: &Job, objects: &Objects, stop: &Stop) -> Outcome {
+    let began = Instant::now();
+    let mut fetch = |id| match objects.read(id) {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err("the object is not here".into()),
+        Err(error) => Err(error.into()),
+    };
+    let handled = handle_message(app, &job.instruction, &job.tree, &job.context, stop, &mut fetch, &now);
+    let Handled { reply, context } = match handled {
+        Ok(handled) => handled,
+        Err(error @ (NotHandled::Stopped | NotHandled::Content(_))) => {
+            return Outcome::Postponed { reason: error.to_string() };
+        }
+        Err(error) => return Outcome::Failed { code: ErrorCode::ClientAppCrashed, reason: error.to_string() },
+    };
+    for (id, bytes) in &reply.objects {
+        if let Err(error) = objects.put(*id, bytes) {
+            return Outcome::Postponed { reason: format!("the reply cannot be written: {error}") };
+        }
+    }
+    let runtime_s = began.elapsed().as_secs_f64();
+    Outcome::Replied(Box::new(Reply { message: reply.message, tree: reply.tree, context, runtime_s }))
+}

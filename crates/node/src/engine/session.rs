@@ -1,0 +1,142 @@
+//! Keeps the node known to its SuperLink: registered, active, alive.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trellis_client::fleet::{FleetError, Remedy};
+use trellis_core::id::NodeId;
+
+use super::Engine;
+use super::link::{Unanswered, random};
+use crate::error::Error;
+
+/// As announced. The SuperLink gives up a node after twice that.
+const HEARTBEAT_INTERVAL_S: f64 = 30.0;
+/// Earlier than announced by up to this share, so that fleets do not beat together.
+const HEARTBEAT_EARLY: (f64, f64) = (0.58, 0.75);
+/// Between two tries of a node that the SuperLink does not take: somebody may have registered it meanwhile.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(5);
+/// A SuperLink that is asked to stop knowing the node gets so long.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+
+pub async fn keep(engine: Arc<Engine>) -> Result<(), Error> {
+    loop {
+        let Some(id) = join(&engine).await? else { return Ok(()) };
+        engine.identity.send_replace(Some(id));
+        match beat(&engine, id).await {
+            Ok(()) => {}
+            Err(Unanswered::Stopping) => return Ok(()),
+            Err(Unanswered::GivenUp(error) | Unanswered::Refused(error)) => return Err(Error::Link(error)),
+        }
+        engine.identity.send_replace(None);
+        tracing::warn!("the SuperLink does not know this node any more: joining again");
+    }
+}
+
+/// Registers and activates the node; its id. `None`: the node stops.
+async fn join(engine: &Engine) -> Result<Option<NodeId>, Error> {
+    let superlink = engine.link.fleet().endpoint();
+    let known = superlink.clone();
+    let mut previous = engine.disk(move |store| store.node_id(&known)).await?;
+    let mut told = String::new();
+    loop {
+        let tried = match try_to_join(engine, previous.take()).await {
+            Err(Unanswered::Refused(error)) => error,
+            Err(Unanswered::Stopping) => return Ok(None),
+            Err(Unanswered::GivenUp(error)) => return Err(Error::Link(error)),
+            Ok(id) => {
+                welcome(engine, superlink, id).await?;
+                return Ok(Some(id));
+            }
+        };
+        if engine.config.retry.max_retries.is_some() || engine.config.retry.max_wait.is_some() {
+            return Err(Error::Link(tried));
+        }
+        let text = tried.to_string();
+        engine.watch.link_lost(&text, UNKNOWN_PAUSE);
+        if told != text {
+            tracing::error!("the SuperLink does not take this node, which waits and tries again: {text}");
+            told = text;
+        }
+        if engine.pause(UNKNOWN_PAUSE).await.is_none() {
+            return Ok(None);
+        }
+    }
+}
+
+/// Activates the node, after registering it where that is its own business.
+async fn try_to_join(engine: &Engine, previous: Option<NodeId>) -> Result<NodeId, Unanswered> {
+    let activate = || engine.link.call(|fleet| async move { fleet.activate_node(HEARTBEAT_INTERVAL_S).await });
+    let refused = match activate().await {
+        Err(Unanswered::Refused(error)) => error,
+        other => return other,
+    };
+    let FleetError::NotKnown { remedy, .. } = &refused else { return Err(Unanswered::Refused(refused)) };
+    // The SuperLink still believes in the life that this node had before: it may go on with that.
+    if let (Remedy::Wait | Remedy::RegisterOrWait, Some(id)) = (remedy, previous)
+        && send_heartbeat(engine, id).await? == Presence::Known
+    {
+        return Ok(id);
+    }
+    match remedy {
+        Remedy::Register | Remedy::RegisterOrWait if engine.config.key.is_none() => {
+            // `None`: the key was registered before, so there is nothing but to wait.
+            match engine.link.call(|fleet| async move { fleet.register_node().await }).await? {
+                Some(id) => tracing::info!(node = %id, "registered"),
+                None => return Err(Unanswered::Refused(refused)),
+            }
+            activate().await
+        }
+        _ => Err(Unanswered::Refused(refused)),
+    }
+}
+
+async fn welcome(engine: &Engine, superlink: String, id: NodeId) -> Result<(), Error> {
+    let transport = engine.link.fleet().transport();
+    tracing::info!(node = %id, superlink, ?transport, "connected");
+    engine.link.tell_up(id);
+    engine.disk(move |store| store.set_node_id(&superlink, id)).await?;
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum Presence {
+    Known,
+    Unknown,
+}
+
+async fn send_heartbeat(engine: &Engine, id: NodeId) -> Result<Presence, Unanswered> {
+    let beat = engine.link.call(|fleet| async move { fleet.send_heartbeat(id, HEARTBEAT_INTERVAL_S).await });
+    match beat.await {
+        Ok(true) => Ok(Presence::Known),
+        Ok(false) | Err(Unanswered::Refused(FleetError::NotKnown { .. })) => Ok(Presence::Unknown),
+        Err(Unanswered::Refused(error)) => {
+            tracing::warn!(%error, "a heartbeat was refused");
+            Ok(Presence::Known)
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Tells the SuperLink that the node lives, until it does not know the node.
+async fn beat(engine: &Engine, id: NodeId) -> Result<(), Unanswered> {
+    while send_heartbeat(engine, id).await? == Presence::Known {
+        let (least, most) = HEARTBEAT_EARLY;
+        let wait = HEARTBEAT_INTERVAL_S * (least + (most - least) * random());
+        tokio::select! {
+            () = engine.stop.cancelled() => return Err(Unanswered::Stopping),
+            () = engine.disowned.notified() => return Ok(()),
+            () = tokio::time::sleep(Duration::from_secs_f64(wait)) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Tells the SuperLink that the node goes: nobody then waits for it. It stays registered, to come back as the same.
+pub async fn leave(engine: &Engine) {
+    let id = *engine.identity.borrow();
+    if let Some(id) = id {
+        let gone = tokio::time::timeout(LEAVE_LIMIT, engine.link.fleet().deactivate_node(id)).await;
+        tracing::debug!(?gone, "left");
+    }
+}

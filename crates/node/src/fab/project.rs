@@ -1,0 +1,185 @@
+//! What an app's `pyproject.toml` says to a node: which app it is, where its ClientApp is, how it is configured.
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+use trellis_wire::fab::{self, BadFab, FabMetadata};
+use trellis_wire::proto;
+use trellis_wire::proto::scalar::Scalar;
+
+use super::{DefaultConfig, FabError};
+
+const COMPONENTS: &str = "tool.flwr.app.components";
+const CONFIG: &str = "tool.flwr.app.config";
+/// Tables within tables of a configuration.
+const MAX_CONFIG_DEPTH: usize = 64;
+
+#[derive(Debug, PartialEq)]
+pub struct Project {
+    pub metadata: FabMetadata,
+    /// `module:attribute`.
+    pub client_app: String,
+    pub config: DefaultConfig,
+}
+
+pub fn read(project: &Table) -> Result<Project, BadFab> {
+    let metadata = fab::metadata(project)?;
+    // Flower takes no app that lacks one of the two, although a node needs just one.
+    component(project, "serverapp")?;
+    let client_app = component(project, "clientapp")?;
+    let mut config = DefaultConfig::new();
+    match fab::find(project, CONFIG) {
+        None => {}
+        Some(Value::Table(table)) => flatten(table, "", 1, &mut config)?,
+        Some(_) => return Err(BadFab(format!("[{CONFIG}] in pyproject.toml is not a table"))),
+    }
+    Ok(Project { metadata, client_app, config })
+}
+
+/// A reference `module:attribute`, where either may be a path with dots.
+fn component(project: &Table, name: &str) -> Result<String, BadFab> {
+    let Some(value) = fab::find(project, &format!("{COMPONENTS}.{name}")) else {
+        return Err(BadFab(format!("pyproject.toml lacks {COMPONENTS}.{name}")));
+    };
+    let parts = value.as_str().and_then(|text| text.split_once(':'));
+    match parts {
+        Some((module, attribute)) if is_dotted(module) && is_dotted(attribute) => Ok(format!("{module}:{attribute}")),
+        _ => Err(BadFab(format!("{COMPONENTS}.{name} is {value}, which is not of the form \"module:attribute\""))),
+    }
+}
+
+/// Names of Python joined by dots. Python allows letters of all languages, and so does this.
+fn is_dotted(text: &str) -> bool {
+    text.split('.').all(|name| {
+        !name.is_empty()
+            && !name.starts_with(|first: char| first.is_ascii_digit())
+            && name.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
+    })
+}
+
+fn flatten(table: &Table, above: &str, depth: usize, config: &mut DefaultConfig) -> Result<(), BadFab> {
+    if depth > MAX_CONFIG_DEPTH {
+        return Err(BadFab(format!("[{CONFIG}] has more than {MAX_CONFIG_DEPTH} tables within each other")));
+    }
+    for (key, value) in table {
+        let path = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
+        let scalar = match value {
+            Value::Table(inner) => {
+                flatten(inner, &path, depth + 1, config)?;
+                continue;
+            }
+            Value::Boolean(value) => Scalar::Bool(*value),
+            Value::Integer(value) => Scalar::Sint64(*value),
+            Value::Float(value) => Scalar::Double(*value),
+            Value::String(value) => Scalar::String(value.clone()),
+            Value::Array(_) | Value::Datetime(_) => {
+                let what = value.type_str();
+                let why = format!("{path} in [{CONFIG}] is of type {what}, and must be a bool, int, float or string");
+                return Err(BadFab(why));
+            }
+        };
+        // Flower takes whichever comes last in the file; nobody can mean that.
+        if config.insert(path.clone(), proto::Scalar { scalar: Some(scalar) }).is_some() {
+            return Err(BadFab(format!("{path} is twice in [{CONFIG}]: as a key with a dot, and as a table")));
+        }
+    }
+    Ok(())
+}
+
+/// The configuration of one run: the app's own, with the overrides of the run in place. As in Flower, an override may change
+/// the type of a value, and may not add a key.
+pub fn run_config(
+    defaults: &DefaultConfig,
+    overrides: &BTreeMap<String, proto::Scalar>,
+) -> Result<BTreeMap<String, proto::Scalar>, FabError> {
+    let mut config = defaults.clone();
+    for (key, value) in overrides {
+        if value.scalar.is_none() {
+            return Err(FabError::Config(format!("the override of {key:?} has no value")));
+        }
+        let Some(place) = config.get_mut(key) else {
+            return Err(FabError::Config(format!("{key:?} is overridden, and [{CONFIG}] has no such key")));
+        };
+        *place = value.clone();
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'\n";
+    const PARTS: &str = "[tool.flwr.app.components]\nserverapp='a.s:app'\nclientapp='a.c:made.app'\n";
+
+    fn parsed(text: &str) -> Result<Project, BadFab> {
+        read(&text.parse().expect("the test's own TOML is sound"))
+    }
+
+    fn scalar(scalar: Scalar) -> proto::Scalar {
+        proto::Scalar { scalar: Some(scalar) }
+    }
+
+    #[test]
+    fn tables_are_flattened() {
+        let config = "[tool.flwr.app.config]\nb=true\ni=-3\nf=1.5\ns='x'\nempty={}\n'quoted.key'=1\nt.u.v=2\n";
+        let project = parsed(&format!("{HEAD}{PARTS}{config}")).unwrap();
+        assert_eq!(project.client_app, "a.c:made.app");
+        let want = [
+            ("b", Scalar::Bool(true)),
+            ("f", Scalar::Double(1.5)),
+            ("i", Scalar::Sint64(-3)),
+            ("quoted.key", Scalar::Sint64(1)),
+            ("s", Scalar::String("x".into())),
+            ("t.u.v", Scalar::Sint64(2)),
+        ];
+        assert_eq!(project.config, want.map(|(key, value)| (key.to_owned(), scalar(value))).into());
+        assert!(parsed(&format!("{HEAD}{PARTS}")).unwrap().config.is_empty());
+    }
+
+    #[test]
+    fn what_flower_refuses_is_refused() {
+        let cases = [
+            (format!("{HEAD}[tool.flwr.app.components]\nclientapp='a:b'"), "lacks tool.flwr.app.components.serverapp"),
+            (format!("{HEAD}[tool.flwr.app.components]\nserverapp='a:b'"), "lacks tool.flwr.app.components.clientapp"),
+            (
+                format!("{HEAD}{PARTS}[tool.flwr.app.config]\nlist=[1]"),
+                "list in [tool.flwr.app.config] is of type array",
+            ),
+            (format!("{HEAD}{PARTS}[tool.flwr.app.config]\na.day=2024-01-01"), "a.day in [tool.flwr.app.config]"),
+            (format!("{HEAD}config=3\n{PARTS}"), "is not a table"),
+            (format!("{HEAD}{PARTS}[tool.flwr.app.config]\n'a.b'=1\na.b=2"), "a.b is twice"),
+        ];
+        for (text, part) in cases {
+            let problem = parsed(&text).unwrap_err().to_string();
+            assert!(problem.contains(part), "{problem}");
+        }
+    }
+
+    #[test]
+    fn references_have_a_module_and_an_attribute() {
+        let sound = ["client:app", "project.package.module:wrapper.app", "_a1:B", "köln:app"];
+        let odd =
+            ["", "client", ":app", "client:", "a b:app", "../x:app", "a..b:app", "a:1b", "a:b:c", "a;import os:b"];
+        for (text, good) in sound.map(|text| (text, true)).into_iter().chain(odd.map(|text| (text, false))) {
+            let parts = format!("[tool.flwr.app.components]\nserverapp='s:s'\nclientapp='{text}'");
+            assert_eq!(parsed(&format!("{HEAD}{parts}")).is_ok(), good, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn overrides_replace_and_never_add() {
+        let defaults = BTreeMap::from([
+            ("rounds".to_owned(), scalar(Scalar::Sint64(3))),
+            ("model.layers".to_owned(), scalar(Scalar::Sint64(2))),
+        ]);
+        let over = |key: &str, value| BTreeMap::from([(key.to_owned(), value)]);
+        let fused = run_config(&defaults, &over("model.layers", scalar(Scalar::String("two".into())))).unwrap();
+        assert_eq!(fused["model.layers"], scalar(Scalar::String("two".into())));
+        assert_eq!(fused["rounds"], defaults["rounds"]);
+        for (key, value) in [("model", scalar(Scalar::Bool(true))), ("rounds", proto::Scalar { scalar: None })] {
+            let error = run_config(&defaults, &over(key, value)).unwrap_err();
+            assert!(error.to_string().contains(&format!("{key:?}")), "{error}");
+        }
+    }
+}

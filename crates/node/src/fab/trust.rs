@@ -1,0 +1,137 @@
+//! Signatures on FABs: who reviewed an app and vouches for it. Keys are Ed25519, as OpenSSH writes them.
+
+use std::collections::BTreeMap;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
+use base64::Engine as _;
+use base64::alphabet::URL_SAFE;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
+use serde::Deserialize;
+use trellis_wire::proto;
+
+use super::FabError;
+
+const ALGORITHM: &str = "ssh-ed25519";
+const KEY_BYTES: usize = 32;
+/// Not a signature: present where the SuperLink asked who vouches for the app.
+const LICENCE: &str = "valid_license";
+
+/// With or without `=` at the end: Flower leaves them out.
+const BASE64_URL: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// One entry of `Fab.verifications`, in JSON.
+#[derive(Deserialize)]
+struct Verification {
+    /// Seconds since 1970. Part of what is signed; as in Flower, a signature does not grow old.
+    signed_at: u64,
+    signature: String,
+}
+
+/// Somebody who is trusted must have signed the FAB, where anybody is named at all.
+///
+/// A FAB whose SuperLink knows nothing of signatures is refused too, as by Flower 1.42; 1.25 warned, and ran it.
+pub fn verify(fab: &proto::Fab, trusted: &BTreeMap<String, String>) -> Result<(), FabError> {
+    if trusted.is_empty() {
+        return Ok(());
+    }
+    if fab.verifications.get(LICENCE).is_none_or(String::is_empty) {
+        return Err(FabError::Unverified("the SuperLink does not say who signed it".into()));
+    }
+    let digest = digest(&SHA256, &fab.content);
+    let signed = |(name, line): (&String, &String)| {
+        let key = ed25519_key(line).ok()?;
+        let verification: Verification = serde_json::from_str(fab.verifications.get(name)?).ok()?;
+        let message = [&verification.signed_at.to_be_bytes(), digest.as_ref()].concat();
+        let signature = BASE64_URL.decode(verification.signature).ok()?;
+        UnparsedPublicKey::new(&ED25519, key).verify(&message, &signature).ok()
+    };
+    if trusted.iter().find_map(signed).is_none() {
+        return Err(FabError::Unverified("nobody who is trusted here has signed it".into()));
+    }
+    Ok(())
+}
+
+/// The key in a line `ssh-ed25519 AAAA... [comment]`; or what is wrong with the line.
+pub fn ed25519_key(line: &str) -> Result<[u8; KEY_BYTES], String> {
+    let mut words = line.split_whitespace();
+    let algorithm = words.next().unwrap_or_default();
+    if algorithm != ALGORITHM {
+        return Err(format!("the key is of type {algorithm:?}, and must be {ALGORITHM:?}"));
+    }
+    let blob = STANDARD.decode(words.next().unwrap_or_default()).map_err(|_| "the key is not base64".to_owned())?;
+    // Two strings, each behind its length: the algorithm again, and the key.
+    let head =
+        [&(ALGORITHM.len() as u32).to_be_bytes(), ALGORITHM.as_bytes(), &(KEY_BYTES as u32).to_be_bytes()].concat();
+    let key = blob.strip_prefix(head.as_slice()).and_then(|key| key.try_into().ok());
+    key.ok_or_else(|| format!("what stands behind {ALGORITHM:?} is not a key of that type"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Made by Flower 1.42 itself, over the bundle beside, with a key of the bytes 0 to 31.
+    const FAB: &[u8] = include_bytes!("../../testdata/tiny-1.42.fab");
+    const SIGNER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4 someone";
+    const OTHER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHm1Vi6P5lT5QHixEuipi6eQH4U65pW+1+DjkQutBJZk";
+    const SIGNED: &str = r#"{"signature":"_RQC1ZTBtRM4ml1IloH8AUf7rUN9LXbdfjzNVHxaZlbH9-NqsKCvnfud20Y-cA0toD9wV_MPbEjt7-ZYdoN7CQ","signed_at":1760000000}"#;
+
+    fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn only_what_a_trusted_key_signed_is_verified() {
+        let later = &SIGNED.replace("1760000000", "1760000001");
+        let padded = &SIGNED.replace("N7CQ", "N7CQ==");
+        let licence = (LICENCE, "Valid");
+        let none: &[(&str, &str)] = &[];
+        type Pairs<'a> = &'a [(&'a str, &'a str)];
+        let cases: [(Pairs, Pairs, bool, &str); 11] = [
+            (none, none, true, "nobody is named: everything is carried out"),
+            (none, &[("a", SIGNER)], false, "no signature"),
+            (&[licence, ("a", SIGNED)], &[("a", SIGNER)], true, "signed"),
+            (&[licence, ("a", padded)], &[("a", SIGNER)], true, "signed, with padding"),
+            (
+                &[licence, ("x", "not JSON"), ("a", SIGNED)],
+                &[("x", OTHER), ("a", SIGNER)],
+                true,
+                "one of two is enough",
+            ),
+            (&[("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink says nothing"),
+            (&[(LICENCE, ""), ("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink says nothing"),
+            (&[licence, ("a", SIGNED)], &[("a", OTHER)], false, "another key of that name"),
+            (&[licence, ("b", SIGNED)], &[("a", SIGNER)], false, "the same key under another name"),
+            (&[licence, ("a", later)], &[("a", SIGNER)], false, "another time was signed"),
+            (&[licence, (LICENCE, SIGNED)], &[("a", SIGNER)], false, "a licence is not a signature"),
+        ];
+        for (verifications, trusted, good, what) in cases {
+            let fab = proto::Fab { content: FAB.into(), verifications: map(verifications), ..Default::default() };
+            assert_eq!(verify(&fab, &map(trusted)).is_ok(), good, "{what}");
+        }
+        let content = [FAB, b"x"].concat().into();
+        let fab = proto::Fab { content, verifications: map(&[licence, ("a", SIGNED)]), ..Default::default() };
+        assert!(verify(&fab, &map(&[("a", SIGNER)])).is_err(), "another FAB");
+    }
+
+    #[test]
+    fn keys_that_are_none() {
+        let odd = [
+            "",
+            "ssh-rsa AAAA",
+            "ssh-ed25519",
+            "ssh-ed25519 !",
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTE=",
+            "AAAAC3NzaC1lZDI1NTE5AAAAIAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4",
+        ];
+        assert!(ed25519_key(SIGNER).is_ok() && ed25519_key(&format!("  {OTHER}\n")).is_ok());
+        for line in odd {
+            assert!(ed25519_key(line).is_err(), "{line:?}");
+        }
+    }
+}

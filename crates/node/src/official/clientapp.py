@@ -1,0 +1,20 @@
+import os
+import sys
+from importlib.metadata import entry_points, version
+
+sys.path[:] = [entry for entry in sys.path if entry]
+minor = tuple(int(number) for number in version("flwr").split(".")[:2])
+sys.argv = [
+    "flwr-clientapp",
+    "--insecure",
+    "--runtime-api-address" if minor >= (1, 36) else "--clientappio-api-address",
+    os.environ.pop("TRELLIS_APP_ADDRESS"),
+    "--token",
+    os.environ.pop("TRELLIS_APP_TOKEN"),
+    "--parent-pid",
+    os.environ.pop("TRELLIS_APP_PARENT"),
+]
+if os.environ.pop("TRELLIS_APP_INSTALLS", "") and minor >= (1, 29):
+    sys.argv.append("--allow-runtime-dependency-installation")
+(script,) = entry_points(group="console_scripts", name="flwr-clientapp")
+sys.exit(script.load()())

@@ -1,0 +1,112 @@
+//! One official `flwr-clientapp`, started by us and ended with us: a process group that goes when its owner lets go of it.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, Command};
+
+use super::output::Output;
+use crate::resources::{Confined, Confinement};
+
+/// What an app left behind may hold its output open; nobody waits longer for the rest of it.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Takes token, address and our process id from the environment, where only the owner of the process sees them, and calls
+/// flwr's own entry point with the flags of its version.
+const PROGRAM: &str = include_str!("clientapp.py");
+
+/// How apps are started.
+#[derive(Debug, Clone)]
+pub struct Interpreter {
+    /// Python whose `flwr` the apps use.
+    pub python: PathBuf,
+    /// Where apps unpack themselves.
+    pub flwr_home: PathBuf,
+    /// Apps may install what they need, from a package index (Flower 1.29 and later).
+    pub allow_dependency_installation: bool,
+    pub confinement: Arc<Confinement>,
+}
+
+/// An app and everything it starts.
+pub struct AppProcess {
+    /// `None` once it has ended.
+    group: Option<Pid>,
+    child: Child,
+    output: Output,
+    confined: Option<Confined>,
+}
+
+impl AppProcess {
+    pub fn start(interpreter: &Interpreter, address: &str, token: &str, run: u64) -> io::Result<AppProcess> {
+        let (read, write) = io::pipe()?;
+        let child = Command::new(&interpreter.python)
+            .args(["-u", "-c", PROGRAM])
+            .envs(interpreter.confinement.environment(interpreter.confinement.next_slot()))
+            .env("FLWR_HOME", &interpreter.flwr_home)
+            .env("TRELLIS_APP_ADDRESS", address)
+            .env("TRELLIS_APP_TOKEN", token)
+            .env("TRELLIS_APP_PARENT", std::process::id().to_string())
+            .env("TRELLIS_APP_INSTALLS", if interpreter.allow_dependency_installation { "1" } else { "" })
+            .stdin(Stdio::null())
+            .stdout(write.try_clone()?)
+            .stderr(write)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let confined = child.id().map(|pid| interpreter.confinement.enter(pid));
+        let confined = confined.and_then(|entered| {
+            entered.inspect_err(|error| tracing::warn!(%error, "an app is not held to its limits")).ok()
+        });
+        let group = child.id().and_then(|pid| Pid::from_raw(pid as i32));
+        Ok(AppProcess { group, child, output: Output::follow(read.into(), run)?, confined })
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// Waits for its end, and says how it came.
+    pub async fn ended(&mut self) -> String {
+        let how = match self.child.wait().await {
+            Ok(status) => match self.confined.as_ref().and_then(Confined::verdict) {
+                Some(why) => format!("was ended ({why})"),
+                None => describe(status),
+            },
+            Err(error) => format!("cannot be watched ({error})"),
+        };
+        self.kill();
+        how
+    }
+
+    /// The last that it wrote, to be asked when it has ended.
+    pub async fn last_words(&mut self) -> String {
+        let _ = tokio::time::timeout(OUTPUT_PATIENCE, self.output.ended()).await;
+        self.output.tail()
+    }
+
+    /// Ends it, with what it started.
+    pub fn kill(&mut self) {
+        if let Some(group) = self.group.take() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for AppProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

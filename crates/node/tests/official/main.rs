@@ -1,0 +1,8 @@
+//! Official apps, played through the wire: the order of their calls in both dialects, calls that must be refused, and apps
+//! that die.
+
+mod http;
+mod launching;
+mod refusals;
+mod round;
+mod scene;

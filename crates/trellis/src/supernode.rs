@@ -1,0 +1,160 @@
+//! `trellis supernode`: from arguments to a running SuperNode. Wiring only: what flags mean is decided in `check`, what a
+//! SuperNode does in `trellis_node`.
+
+mod args;
+mod check;
+mod node_config;
+mod print;
+mod status;
+mod trusted_entities;
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub use args::SupernodeArgs;
+use args::{Question, SUPERNODE};
+use check::{Checked, Machine, Zero, check};
+use trellis_client::{NodeKey, Trust};
+use trellis_node::config::{AppMode, Config};
+
+use crate::logging;
+use crate::process::StopSignals;
+use crate::remote::explain;
+use crate::settings::here::{self, complain, fail, print};
+use crate::settings::{Checker, Flags, Problem, RawArgs, problem};
+
+const REFUSED: u8 = 2;
+/// By this name the program means by 0 what Flower means by it.
+const FLOWERS_NAME: &str = "flower-supernode";
+/// How long work that was given up may go on after the SuperNode has stopped.
+const LEFTOVERS: Duration = Duration::from_secs(2);
+
+/// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
+pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
+    let flags = Flags::new::<SupernodeArgs>(called, &SUPERNODE);
+    if arguments.first().is_some_and(|first| first == "status") {
+        return tell_status(called, &flags, arguments);
+    }
+    let raw: RawArgs<SupernodeArgs> = match here::read(&flags, arguments) {
+        Ok(raw) => raw,
+        Err(shown) => return shown,
+    };
+    let zero = if called == FLOWERS_NAME { Zero::Never } else { Zero::Unlimited };
+    match check_here(&raw, zero) {
+        Err(problems) => {
+            complain(&problem::report(called, &problems));
+            ExitCode::from(REFUSED)
+        }
+        Ok(checked) if raw.args.inspection.print_config => {
+            checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
+            print(&print::config_file(&checked, &raw.sources))
+        }
+        Ok(checked) => start(checked),
+    }
+}
+
+/// Lets clap read what follows: a question has few flags, and no configuration file.
+fn tell_status(called: &str, flags: &Flags, arguments: &[OsString]) -> ExitCode {
+    let words = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
+    let asked = match flags.parse::<SupernodeArgs>(words) {
+        Ok(SupernodeArgs { question: Some(Question::Status(asked)), .. }) => asked,
+        Ok(_) => return ExitCode::from(REFUSED),
+        Err(message) => return crate::show(Some(message)),
+    };
+    let by_default = || {
+        let nothing: RawArgs<()> = RawArgs::default();
+        here::with_surroundings(|around| Checker::new(&nothing, around).default_state_dir("supernode"))
+    };
+    let Some(state_dir) = asked.state_dir.filter(|path| !path.as_os_str().is_empty()).or_else(by_default) else {
+        complain(&format!("{called} status: neither HOME nor XDG_STATE_HOME is set\n  to do: give --state-dir\n"));
+        return ExitCode::from(REFUSED);
+    };
+    status::run(&format!("{called} status"), &state_dir, asked.output.format)
+}
+
+/// Checks with the real world around.
+fn check_here(raw: &RawArgs<SupernodeArgs>, zero: Zero) -> Result<Checked, Vec<Problem>> {
+    let trust = |bundle: Option<&Path>| match bundle {
+        Some(path) => Trust::bundle(path).map_err(|error| explain(&error)),
+        None => Trust::system().map_err(|error| explain(&error)),
+    };
+    here::with_surroundings(|around| {
+        let machine = Machine {
+            around,
+            read: &|path| std::fs::read_to_string(path),
+            trust: &trust,
+            unusable_key: &unusable_key,
+            python: &python,
+        };
+        check(raw, zero, &machine)
+    })
+}
+
+fn unusable_key(path: &Path) -> Option<String> {
+    match NodeKey::read(path) {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(format!("there is no file {}", path.display())),
+        Err(error) => Some(explain(&error)),
+    }
+}
+
+fn python() -> Option<PathBuf> {
+    trellis_link::interpreter_of("flwr-clientapp", std::env::var_os("PATH").as_deref()).ok()
+}
+
+/// Serves until told to stop.
+fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
+    if let Err(error) = logging::start("supernode", &log) {
+        let file = log.file.map(|file| file.path).unwrap_or_default();
+        complain(&format!("the log file {} cannot be opened: {error}\n", file.display()));
+        return ExitCode::FAILURE;
+    }
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    // One thread: a node waits most of the time, and there may be many on a machine.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let outcome = runtime.block_on(serve_until_stopped(config));
+    // Without a limit, a blocked file system could hold up the exit for ever.
+    runtime.shutdown_timeout(LEFTOVERS);
+    match outcome {
+        Ok(()) => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(error.as_ref()),
+    }
+}
+
+async fn serve_until_stopped(config: Config) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let stop = StopSignals::listen()?;
+    let apps = match &config.apps.mode {
+        AppMode::Warm(_) => "warm".to_owned(),
+        AppMode::PerMessage => "per message".to_owned(),
+        AppMode::Process => "of SuperExecs".to_owned(),
+        AppMode::Native { name, .. } => format!("native:{name}"),
+    };
+    tracing::info!(
+        version = %env!("CARGO_PKG_VERSION"),
+        superlink = %endpoint(&config),
+        state = %config.state_dir.display(),
+        retries = %print::max_retries(config.retry.max_retries),
+        max_wait = %print::max_wait(config.retry.max_wait),
+        apps,
+        "starting SuperNode"
+    );
+    trellis_node::serve(config, stop.requested()).await?;
+    Ok(())
+}
+
+fn endpoint(config: &Config) -> String {
+    let ipv6 = config.superlink.host.contains(':');
+    let (open, close) = if ipv6 { ("[", "]") } else { ("", "") };
+    format!("{open}{}{close}:{}", config.superlink.host, config.superlink.port)
+}

@@ -1,0 +1,117 @@
+//! FABs, the bundles that apps travel in: what one says about itself.
+//!
+//! A FAB is a zip with a `pyproject.toml` in it; it comes from outside and is not trusted. Nothing here unpacks one, or decides
+//! what its app may do.
+
+use std::io::{Cursor, Read};
+
+use thiserror::Error;
+
+/// The largest `pyproject.toml` that is read.
+pub const MAX_PYPROJECT_BYTES: u64 = 1 << 20;
+
+/// Why a FAB cannot be used, as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("The FAB cannot be used: {0}")]
+pub struct BadFab(pub String);
+
+fn bad(why: impl Into<String>) -> BadFab {
+    BadFab(why.into())
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FabMetadata {
+    pub publisher: String,
+    pub name: String,
+    pub version: String,
+}
+
+impl FabMetadata {
+    /// `publisher/name`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.publisher, self.name)
+    }
+}
+
+/// Reads the app's `pyproject.toml`.
+pub fn pyproject(fab: &[u8]) -> Result<toml::Table, BadFab> {
+    let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| bad(format!("not a zip ({error})")))?;
+    let file = archive.by_name("pyproject.toml").map_err(|_| bad("it has no pyproject.toml"))?;
+    let mut text = String::new();
+    // One byte more than is allowed: what is longer is told from what just fits.
+    file.take(MAX_PYPROJECT_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| bad(format!("pyproject.toml cannot be read ({error})")))?;
+    if text.len() as u64 > MAX_PYPROJECT_BYTES {
+        return Err(bad(format!("pyproject.toml is larger than {MAX_PYPROJECT_BYTES} bytes")));
+    }
+    text.parse().map_err(|error: toml::de::Error| bad(format!("pyproject.toml: {}", error.message())))
+}
+
+/// Finds publisher, name and version.
+pub fn metadata(project: &toml::Table) -> Result<FabMetadata, BadFab> {
+    let wanted = ["project.name", "project.version", "tool.flwr.app.publisher"];
+    let text = |path| find(project, path).and_then(toml::Value::as_str).filter(|text| !text.is_empty());
+    let missing: Vec<&str> = wanted.into_iter().filter(|path| text(path).is_none()).collect();
+    if !missing.is_empty() {
+        return Err(bad(format!("pyproject.toml lacks {}", missing.join(", "))));
+    }
+    let [name, version, publisher] = wanted.map(|path| text(path).unwrap_or_default().to_owned());
+    Ok(FabMetadata { publisher, name, version })
+}
+
+/// The value at a path of keys joined by dots.
+pub fn find<'a>(project: &'a toml::Table, path: &str) -> Option<&'a toml::Value> {
+    let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
+    rest.into_iter().flat_map(|rest| rest.split('.')).try_fold(project.get(first)?, |value, key| value.get(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn fab(file: &str, text: &str) -> Vec<u8> {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        zip.start_file(file, zip::write::SimpleFileOptions::default()).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+        zip.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn a_sound_fab_is_read() {
+        let text = "[project]\nname='app'\nversion='1.2'\n[tool.flwr.app]\npublisher='me'";
+        let found = metadata(&pyproject(&fab("pyproject.toml", text)).unwrap()).unwrap();
+        assert_eq!(found, FabMetadata { publisher: "me".into(), name: "app".into(), version: "1.2".into() });
+        assert_eq!(found.id(), "me/app");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_all_at_once() {
+        let long = format!("#{}", "x".repeat(MAX_PYPROJECT_BYTES as usize));
+        let cases = [
+            (b"garbage".to_vec(), "not a zip"),
+            (fab("other.toml", ""), "it has no pyproject.toml"),
+            (fab("pyproject.toml", "= ="), "pyproject.toml: "),
+            (fab("pyproject.toml", &long), "pyproject.toml is larger than 1048576 bytes"),
+            (
+                fab("pyproject.toml", "[project]\nname=''"),
+                "pyproject.toml lacks project.name, project.version, tool.flwr.app.publisher",
+            ),
+        ];
+        for (bytes, part) in cases {
+            let problem = pyproject(&bytes).and_then(|project| metadata(&project)).unwrap_err().to_string();
+            assert!(problem.contains(part), "{problem}");
+        }
+    }
+
+    #[test]
+    fn values_are_found_by_their_path() {
+        let project = "[a]\nb.c = 1\n[d]".parse().unwrap();
+        assert_eq!(find(&project, "a.b.c"), Some(&toml::Value::Integer(1)));
+        assert!(
+            find(&project, "a").is_some() && find(&project, "d.b").is_none() && find(&project, "a.b.c.d").is_none()
+        );
+    }
+}

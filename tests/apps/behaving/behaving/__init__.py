@@ -1,0 +1,1 @@
+"""A ClientApp whose behaviour the instruction names."""
