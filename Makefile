@@ -41,9 +41,9 @@ lint: ## formatting, clippy without warnings, and the dependency policy
 	fi
 
 .PHONY: interop
-interop: release ## unmodified Flower 1.25 to 1.42 around our SuperLink, mixed, in every mode (many minutes)
+interop: release ## unmodified Flower 1.25 to 1.42 around our SuperLink and our SuperNode, mixed, in every mode (many minutes)
 	@$(PYTHON) tests/provision.py --usual > /dev/null || [ $$? -eq 75 ]
-	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop network security --matrix $(TARGET_DIR)/interop-matrix.json $(ARGS)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop node network security --matrix $(TARGET_DIR)/interop-matrix.json $(ARGS)
 
 .PHONY: interop-table
 interop-table: ## put what the last whole `make interop` saw into the README

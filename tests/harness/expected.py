@@ -1,47 +1,69 @@
-"""The weights the official SuperLink produces: the yardstick, computed once and kept in the test cache.
+"""What an all-official federation makes of an app: the yardstick, measured once and kept in the test cache.
 
-The key covers the app's sources, its settings and the Flower version, so a changed app is measured anew.
+The key covers the app's sources, the settings and the Flower version, so a changed app is measured anew.
 """
 
 import hashlib
 import json
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from harness.acts import play
 from harness.federation import APPS, OFFICIAL, Federation, Shape
 from harness.workspace import Workspace
 from provision import DEFAULT_VERSION, cache_dir, releases
 
 
 def official_digest(recompute: bool = False, **run_config: object) -> str:
-    """SHA-256 of numpy_fedavg's final weights under the official SuperLink."""
-    kept = cache_dir() / "expected" / f"{_key(run_config)}.json"
-    if recompute or not kept.exists():
-        outcome = _measure(run_config)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        draft = kept.with_suffix(".draft")
-        draft.write_text(json.dumps(outcome | {"run-config": run_config}, indent=1))
-        draft.replace(kept)
-    return json.loads(kept.read_text())["sha256"]
+    """SHA-256 of numpy_fedavg's final weights."""
 
-
-def _measure(run_config: dict[str, object]) -> dict:
-    with tempfile.TemporaryDirectory(prefix="trellis-official-") as directory:
-        workspace = Workspace(Path(directory))
-        try:
-            nodes = int(run_config.get("nodes", Shape.nodes))
-            federation = Federation(workspace, Shape(kind=OFFICIAL, nodes=nodes)).start()
+    def measure() -> dict:
+        with _official(nodes=int(run_config.get("nodes", Shape.nodes))) as federation:
             run_id = federation.cli.submit(result_path=federation.result_path(), **run_config)
             state = federation.wait_finished(run_id)
             assert state.status == "finished:completed", f"the official SuperLink itself failed: {state}"
-            return federation.result()
+            return federation.result() | {"run-config": run_config}
+
+    key = f"{releases()[DEFAULT_VERSION].flwr} {sorted(run_config.items())}"
+    return _kept("numpy_fedavg", key, measure, recompute)["sha256"]
+
+
+def official_outcomes(script: str, version: str, recompute: bool = False) -> list[str]:
+    """What came of each act of a script with a SuperNode of some release."""
+
+    def measure() -> dict:
+        everything = {"fleet": (version,), "cli": version, "runtime": version, "official": version}
+        with _official(app="acts", nodes=1, **everything) as federation:
+            return {"script": script, "outcomes": [told.outcome for told in play(federation, script)]}
+
+    return _kept("acts", f"{releases()[version].flwr} {script}", measure, recompute)["outcomes"]
+
+
+@contextmanager
+def _official(**wanted: object) -> Iterator[Federation]:
+    with tempfile.TemporaryDirectory(prefix="trellis-official-") as directory:
+        workspace = Workspace(Path(directory))
+        try:
+            yield Federation(workspace, Shape(kind=OFFICIAL, **wanted)).start()
         finally:
             workspace.close()
 
 
-def _key(run_config: dict[str, object]) -> str:
-    sha = hashlib.sha256(f"{releases()[DEFAULT_VERSION].flwr} {sorted(run_config.items())}".encode())
-    app = APPS / "numpy_fedavg"
+def _kept(app: str, settings: str, measure: Callable[[], dict], recompute: bool) -> dict:
+    kept = cache_dir() / "expected" / f"{_key(APPS / app, settings)}.json"
+    if recompute or not kept.exists():
+        outcome = measure()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        draft = kept.with_suffix(".draft")
+        draft.write_text(json.dumps(outcome, indent=1))
+        draft.replace(kept)
+    return json.loads(kept.read_text())
+
+
+def _key(app: Path, settings: str) -> str:
+    sha = hashlib.sha256(settings.encode())
     for path in sorted([*app.rglob("*.py"), *app.rglob("*.toml")]):
         sha.update(path.relative_to(app).as_posix().encode() + b"\0" + path.read_bytes())
     return sha.hexdigest()[:32]

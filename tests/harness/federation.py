@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.control import RunState, tolerant
 from harness.credentials import NodeKey, make_node_key, make_tls
 from harness.flower_cli import FlwrCli
+from harness.own_supernode import OwnNode, OwnSupernode
 from harness.process import Process
 from harness.release import DEFAULT, flower
 from harness.superlink import OFFICIAL, PROCESS, SUBPROCESS, TRELLIS, LinkOptions, Superlink
@@ -27,8 +28,8 @@ __all__ = ["OFFICIAL", "PLAIN", "PROCESS", "SUBPROCESS", "TLS", "TLS_AUTH", "TRE
 class Shape:
     """Which kind of federation a test wants.
 
-    Releases by their minor version: of the nodes (in turn), of the command line, of what runs ServerApps, and of the
-    SuperLink where it is an official one.
+    Releases by their minor version: of the nodes (in turn; a node of ours by what it is told), of the command line, of
+    what runs ServerApps, and of the SuperLink where it is an official one.
     """
 
     kind: str = TRELLIS
@@ -38,15 +39,21 @@ class Shape:
     app: str = "numpy_fedavg"
     # Which of the faulty app's ServerApps, by its module.
     serverapp: str = ""
-    fleet: tuple[str, ...] = (DEFAULT,)
+    fleet: tuple[str | OwnNode, ...] = (DEFAULT,)
     cli: str = DEFAULT
     runtime: str = DEFAULT
     official: str = DEFAULT
     # Further flags of the SuperLink.
     link_flags: tuple[str, ...] = ()
 
-    def node_version(self, partition: int) -> str:
+    def node_kind(self, partition: int) -> str | OwnNode:
         return self.fleet[partition % len(self.fleet)]
+
+    @property
+    def releases(self) -> set[str]:
+        """All that take part."""
+        nodes = {kind.python if isinstance(kind, OwnNode) else kind for kind in self.fleet}
+        return nodes | {self.cli, self.runtime, self.official}
 
 
 @dataclass
@@ -55,12 +62,12 @@ class Federation:
 
     workspace: Workspace
     shape: Shape
-    nodes: list[Supernode] = field(default_factory=list)
+    nodes: list[Supernode | OwnSupernode] = field(default_factory=list)
     superexec: Process | None = None
     _command_lines: dict[str, FlwrCli] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for version in {*self.shape.fleet, self.shape.cli, self.shape.runtime, self.shape.official}:
+        for version in self.shape.releases:
             flower(version)
         tls = None if self.shape.security == PLAIN else make_tls(self.workspace.root / "tls")
         auth = self.shape.security == TLS_AUTH
@@ -94,9 +101,12 @@ class Federation:
         if self.shape.isolation == PROCESS:
             self.superexec = start_superexec(self.workspace, self.superlink)
         for partition in range(self.shape.nodes):
-            version, key = self.shape.node_version(partition), self._key(partition)
-            node = Supernode(self.workspace, self.superlink, partition, self.shape.nodes, key, version)
-            self.nodes.append(node.start())
+            self.nodes.append(self._make_node(partition).start())
+
+    def _make_node(self, partition: int) -> Supernode | OwnSupernode:
+        kind, key = self.shape.node_kind(partition), self._key(partition)
+        make = OwnSupernode if isinstance(kind, OwnNode) else Supernode
+        return make(self.workspace, self.superlink, partition, self.shape.nodes, key, kind)
 
     def result_path(self, name: str = "result") -> Path:
         return self.workspace.root / f"{name}.json"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from harness.credentials import NodeKey
+from harness.credentials import NodeKey, TlsFiles
 from harness.ports import HOST, free_address, free_port
 from harness.process import Process
 from harness.release import DEFAULT, HTTP, Flower, flower
@@ -69,16 +69,16 @@ class Supernode:
 def start_superexec(workspace: Workspace, superlink: Superlink) -> Process:
     """The separate launcher of ServerApps that `--isolation process` expects an operator to run."""
     release = flower(superlink.options.runtime)
-    argv = [release.command("flower-superexec"), *_superexec_security(release, superlink)]
-    argv += [release.superexec_address_flag, superlink.runtime_for(release)]
-    if release.superexec_has_plugins:
-        argv += ["--plugin-type", "serverapp"]
+    # The gRPC port of apps is for the same machine and has no TLS.
+    tls = superlink.options.tls if release.runtime_transport == HTTP else None
+    argv = superexec_command(release, "serverapp", superlink.runtime_for(release), tls)
     return workspace.start("superexec", argv, workspace.env(release, home="superexec"))
 
 
-def _superexec_security(release: Flower, superlink: Superlink) -> list[str]:
-    tls = superlink.options.tls
-    # The gRPC port of apps is for the same machine and has no TLS.
-    if tls is None or release.runtime_transport != HTTP:
-        return ["--insecure"]
-    return ["--root-certificates", str(tls.ca)]
+def superexec_command(release: Flower, plugin: str, address: str, tls: TlsFiles | None = None) -> list[str]:
+    """`flower-superexec` for the apps of a SuperLink or of a SuperNode."""
+    argv = [release.command("flower-superexec"), release.superexec_address_flag, address]
+    argv += ["--insecure"] if tls is None else ["--root-certificates", str(tls.ca)]
+    if release.superexec_has_plugins:
+        argv += ["--plugin-type", plugin]
+    return argv

@@ -1,0 +1,35 @@
+"""A small file system of its own at the place of a state directory, to be filled to the last byte. Needs root."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from provision import CannotBeHad
+
+SMALL_DISK_BYTES = 16 << 20
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[Path]:
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "none", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        raise CannotBeHad("no right to mount a small file system here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(place: Path) -> Path:
+    """Take all space away, to the last byte."""
+    filler = place / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for piece in (1 << 16, 1 << 12, 1):
+            try:
+                while True:
+                    file.write(b"\0" * piece)
+            except OSError:
+                continue
+    return filler
