@@ -38,6 +38,8 @@ class OwnNode:
     transport: str = AUTO
     isolation: str = SUBPROCESS
     lifecycle: str = WARM
+    # An app of the program itself; then `python` and `lifecycle` have no say.
+    native: str | None = None
     # Whether it is called by the name of the official program.
     as_official: bool = False
     flags: tuple[str, ...] = ()
@@ -172,6 +174,9 @@ class OwnSupernode:
         return self.superlink.http_address if self.options.port == HTTP else self.superlink.fleet_address
 
     def _apps(self) -> Iterable[str]:
+        if self.options.native is not None:
+            yield from ("--client-app", f"native:{self.options.native}")
+            return
         yield from ("--isolation", self.options.isolation)
         if self.options.isolation == SUBPROCESS:
             yield from ("--python", self._release.command("python"), "--app-lifecycle", self.options.lifecycle)
