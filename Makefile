@@ -21,7 +21,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: release ## our SuperLink, two official SuperNodes and a training, live (about half a minute once built)
+demo: release ## our SuperLink, five of our SuperNodes and a training, live (some seconds once built)
 	@TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) demo/run.py $(ARGS)
 
 .PHONY: test

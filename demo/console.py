@@ -7,7 +7,8 @@ from pathlib import Path
 
 FOLLOW_INTERVAL_S = 0.1
 NAME_WIDTH = 11
-COLOURS = {"superlink": 36, "supernode-0": 33, "supernode-1": 35, "run": 32}
+COLOURS = {"superlink": 36, "run": 32}
+NODE_COLOUR = 33
 BAR_WIDTH = 40
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 # Flower's level, or our time and level; warnings keep theirs.
@@ -68,7 +69,7 @@ class Console:
 
     def _paint(self, name: str) -> str:
         padded = name.ljust(NAME_WIDTH)
-        return f"\x1b[{COLOURS.get(name, 37)}m{padded}\x1b[0m" if self._coloured else padded
+        return f"\x1b[{COLOURS.get(name, NODE_COLOUR)}m{padded}\x1b[0m" if self._coloured else padded
 
 
 def result_table(curve: list[dict]) -> str:

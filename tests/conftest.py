@@ -1,5 +1,6 @@
 """Options, fixtures and failure reports shared by all suites."""
 
+import contextlib
 import os
 import random
 import sys
@@ -12,6 +13,7 @@ from harness.expected import official_digest
 from harness.federation import APPS, Federation, Shape
 from harness.process import tail
 from harness.release import DEFAULT
+from harness.small_disk import small_disk
 from harness.superlink import OFFICIAL, TRELLIS
 from harness.workspace import Workspace, trellis_binary
 from provision import CannotBeHad, releases
@@ -83,6 +85,20 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 @pytest.fixture
+def small_disk_at(workspace: Workspace) -> Iterator[Callable[..., Path]]:
+    """Mounts a small file system, of the size that is given, at a directory of the workspace that does not exist yet."""
+    with contextlib.ExitStack() as mounted:
+
+        def mount(name: str, *size_bytes: int) -> Path:
+            try:
+                return mounted.enter_context(small_disk(workspace.root / name, *size_bytes))
+            except CannotBeHad as why:
+                pytest.skip(str(why))
+
+        yield mount
+
+
+@pytest.fixture
 def federation(workspace: Workspace, pytestconfig: pytest.Config) -> Callable[..., Federation]:
     """Makes the federation a test asks for; start it with `.start()`."""
 
@@ -111,7 +127,7 @@ def shared_federation(pytestconfig: pytest.Config, tmp_path_factory: pytest.Temp
 
 
 def make_federation(workspace: Workspace, config: pytest.Config, **wanted: object) -> Federation:
-    """The federation, or a skip that says which release cannot be had here. A test may insist on a kind of SuperLink."""
+    """The federation, or a skip that says which release cannot be had here. A test may insist on a SuperLink."""
     usual = {"kind": config.getoption("--superlink"), "official": config.getoption("--official")}
     shape = Shape(**(usual | wanted))
     try:

@@ -32,11 +32,11 @@ class Across:
         options = LinkOptions(tls=tls, flags=("--account-auth", "off", "--allow-insecure-network"))
         self.superlink = OuterSuperlink(outer, options, cable.outer_host).start()
         self.nodes = [
-            OwnSupernode(inner, self.superlink, index, len(PORTS), options=OwnNode(port=port, **node)).start()
+            OwnSupernode(inner, self.superlink, index, len(PORTS), options=OwnNode(port=port, transport=port, **node))
             for index, port in enumerate(PORTS)
         ]
         for one in self.nodes:
-            one.wait_connected()
+            one.start().wait_connected()
         self._cli = FlwrCli(outer, outer.copy_app(APPS / "numpy_fedavg"), self.superlink)
         self._gate = workspace.root / "gate"
 

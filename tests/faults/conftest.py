@@ -15,7 +15,8 @@ def own_federation(federation) -> Callable[..., Federation]:
     """Makes a federation that is all ours, half of its nodes over gRPC and half over HTTP; start it with `.start()`."""
 
     def make(nodes: int = 2, app: str = "numpy_fedavg", python: str = DEFAULT, flags: tuple[str, ...] = (), **wanted):
-        fleet = tuple(OwnNode(port=port, python=python, flags=(*RETRY_SOON, *flags), **wanted) for port in (GRPC, HTTP))
+        flags = (*RETRY_SOON, *flags)
+        fleet = tuple(OwnNode(python, port, transport=port, flags=flags, **wanted) for port in (GRPC, HTTP))
         return federation(nodes=nodes, app=app, fleet=fleet, cli=python, runtime=python)
 
     return make

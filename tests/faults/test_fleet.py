@@ -12,7 +12,6 @@ ROUNDS = 20
 FLEET_BYTES = 4_000_000_000
 JOIN_LIMIT_S = 300.0
 RUN_LIMIT_S = 600.0
-NATIVE_ECHO = ("--client-app", "native:echo")
 QUICK_NODES, QUICK_ROUNDS = 10, 3
 
 pytestmark = pytest.mark.trellis_only
@@ -25,7 +24,7 @@ def pss_bytes(pid: int) -> int:
 
 
 def roll_call(own_federation, nodes: int, rounds: int):
-    fed = own_federation(app="roll_call", nodes=nodes, flags=NATIVE_ECHO)
+    fed = own_federation(app="roll_call", nodes=nodes, native="echo")
     fed.superlink.start()
     fed.start_nodes()
     fed.superlink.control.wait_nodes_online(nodes, JOIN_LIMIT_S)

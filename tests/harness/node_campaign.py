@@ -26,9 +26,13 @@ class NodeCampaign(Campaign):
     def kill_nodes(self, run_id: int, name: str, times: int, after_s: tuple[float, float]) -> int:
         """kill -9 of one node or another at random moments while the run goes on; how many were done.
 
-        Of the node alone: its apps are left to find out.
+        Half of the time its apps die too, as when the machine loses power; else they are left to find out.
         """
-        return self._restart_nodes(run_id, name, times, after_s, lambda node: node.process.kill())
+
+        def kill(node: OwnSupernode) -> None:
+            node.process.kill() if self._random.random() < 0.5 else node.kill_everything()
+
+        return self._restart_nodes(run_id, name, times, after_s, kill)
 
     def stop_nodes(self, run_id: int, name: str, times: int, after_s: tuple[float, float]) -> int:
         """The same with SIGTERM; the nodes have to end by themselves, and without complaint."""

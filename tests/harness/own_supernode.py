@@ -1,5 +1,6 @@
 """Our own SuperNode, `trellis supernode`: what a test chooses about it, the process, and what it says of itself."""
 
+import contextlib
 import json
 import os
 import signal
@@ -39,6 +40,8 @@ class OwnNode:
     transport: str = AUTO
     isolation: str = SUBPROCESS
     lifecycle: str = WARM
+    # An app of the program itself; then `python` and `lifecycle` have no say.
+    native: str | None = None
     # Whether it is called by the name of the official program.
     as_official: bool = False
     flags: tuple[str, ...] = ()
@@ -56,10 +59,14 @@ class Status:
         told = self.told.get("node_id")
         return None if told is None else int(told)
 
+    @property
+    def transport(self) -> str | None:
+        return self.told["link"].get("transport")
+
 
 @dataclass
 class OwnSupernode:
-    """State directory and ports stay the same over restarts; the process does not. Used like an official `Supernode`."""
+    """State directory and ports stay the same over restarts; the process does not. Used as `Supernode` is."""
 
     workspace: Workspace
     superlink: Superlink
@@ -136,7 +143,8 @@ class OwnSupernode:
     def kill_everything(self) -> None:
         """kill -9 of the node and its apps at once, as when a machine loses power."""
         for pid in [self.process.pid, *self.app_pids()]:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.reap()
 
     def _status_command(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -172,6 +180,9 @@ class OwnSupernode:
         return self.superlink.http_address if self.options.port == HTTP else self.superlink.fleet_address
 
     def _apps(self) -> Iterable[str]:
+        if self.options.native is not None:
+            yield from ("--client-app", f"native:{self.options.native}")
+            return
         yield from ("--isolation", self.options.isolation)
         if self.options.isolation == SUBPROCESS:
             yield from ("--python", self._release.command("python"), "--app-lifecycle", self.options.lifecycle)

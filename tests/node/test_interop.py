@@ -1,8 +1,8 @@
-"""Our SuperNode around official parts, and beside official nodes: the weights are those of an all-official federation."""
+"""Our SuperNode among official parts: the weights are those of an all-official federation."""
 
 import pytest
 
-from harness.federation import OFFICIAL, PLAIN, PROCESS, SUBPROCESS, TLS_AUTH
+from harness.federation import OFFICIAL, PLAIN, PROCESS, SUBPROCESS, TLS_AUTH, Federation
 from harness.matrix import RELEASES
 from harness.own_supernode import AUTO, PER_MESSAGE, WARM, OwnNode
 from harness.release import GRPC, HTTP
@@ -29,13 +29,18 @@ def at_official(version: str) -> dict:
     return {"kind": OFFICIAL, "official": version, "runtime": version, "cli": version}
 
 
+def spoken(fed: Federation) -> list[str]:
+    """The transports that nodes of ours say they use."""
+    return [node.status().transport for node in fed.nodes]
+
+
 @pytest.mark.parametrize(("version", "port", "transport"), OFFICIAL_LINKS)
 def test_our_nodes_with_an_official_superlink(federation, expected_digest, weights, version, port, transport):
     node = OwnNode(python=version, port=port, transport=transport)
     fed = federation(fleet=(node,), **at_official(version)).start()
 
     assert weights(fed, num_server_rounds=ROUNDS) == expected_digest(num_server_rounds=ROUNDS)
-    assert fed.dead_nodes() == []
+    assert spoken(fed) == [port, port]
 
 
 @pytest.mark.parametrize(("port", "transport"), OUR_PORTS)
@@ -44,6 +49,8 @@ def test_our_nodes_with_our_superlink(federation, expected_digest, weights, port
 
     assert weights(fed, num_server_rounds=ROUNDS) == expected_digest(num_server_rounds=ROUNDS)
     assert fed.dead_nodes() == []
+    if transport != AUTO:
+        assert spoken(fed) == [transport, transport]
 
 
 @pytest.mark.quick
@@ -66,10 +73,10 @@ def test_official_nodes_and_ours_at_an_official_superlink(federation, expected_d
 
 
 @pytest.mark.parametrize("version", [OLDEST, "1.30", "1.36", NEWEST])
-@pytest.mark.parametrize(("isolation", "lifecycle"), [(SUBPROCESS, PER_MESSAGE), (PROCESS, PER_MESSAGE)])
-def test_official_app_processes_under_our_node(federation, reference, weights, version, isolation, lifecycle):
-    """`flwr-clientapp` of that release for each message: started by the node, or by an operator's `flower-superexec`."""
-    fed = federation(fleet=(OwnNode(python=version, isolation=isolation, lifecycle=lifecycle),)).start()
+@pytest.mark.parametrize("isolation", [SUBPROCESS, PROCESS])
+def test_official_app_processes_under_our_node(federation, reference, weights, version, isolation):
+    """A `flwr-clientapp` of that release for each message, by the node or by an operator's `flower-superexec`."""
+    fed = federation(fleet=(OwnNode(python=version, isolation=isolation, lifecycle=PER_MESSAGE),)).start()
 
     assert weights(fed, num_server_rounds=2) == reference(rounds=2)
     assert fed.dead_nodes() == []

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.matrix import BETWEEN, RELEASES
 from harness.process import Process
 from harness.release import flower
 from harness.waiting import wait_for
 from harness.workspace import REPOSITORY, TESTS, Workspace
 from provision import CannotBeHad
 
-RELEASES = ["1.25", "1.30", "1.31", "1.36", "1.39", "1.42"]
+# Each speaks to its launcher or its node in another way than the one before it; the rest with --every-release.
+USUAL = ("1.25", "1.30", "1.31", "1.36", "1.39", "1.42")
 LIMIT_S = 120.0
 APP_RAISED, APP_CRASHED = 2, 8
 
@@ -73,9 +75,14 @@ class Node:
         return self.told()[1:]
 
 
-@pytest.fixture(params=RELEASES)
-def node(request: pytest.FixtureRequest, workspace: Workspace) -> Node:
-    return Node(workspace, request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    every = metafunc.config.getoption("--every-release")
+    metafunc.parametrize("version", sorted({*RELEASES, *BETWEEN}) if every else USUAL)
+
+
+@pytest.fixture
+def node(workspace: Workspace, version: str) -> Node:
+    return Node(workspace, version)
 
 
 def check_counts(outcomes: list[dict], upto: int) -> None:

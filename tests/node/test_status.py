@@ -4,10 +4,12 @@ import json
 
 import pytest
 
-from harness.acts import play
+from harness.acts import play, submit
 from harness.own_supernode import CONNECTED, NOT_CONNECTED, NOT_RUNNING, OwnNode, OwnSupernode
+from harness.process import wait_pid_file
 from harness.waiting import wait_for
 
+START_LIMIT_S = 60.0
 EXIT_LIMIT_S = 10.0
 # A lost link is seen when the held call ends or the next heartbeat fails.
 LOST_LIMIT_S = 60.0
@@ -59,23 +61,46 @@ def test_the_status_for_people_says_the_same(federation):
     assert fed.superlink.fleet_address in shown
 
 
-def test_metrics_have_sensible_numbers_after_a_run(stage):
+def test_numbers_are_sensible_after_a_run(stage):
     fed = stage().start()
     (node,) = fed.nodes
     node.wait_connected()
-    before = node.metrics()
 
-    told = play(fed, "count count raise os-exit:1 count")
+    play(fed, "count count raise os-exit:1 count")
 
-    after = wait_for("all replies to be delivered", lambda: settled(node), EXIT_LIMIT_S)
-    answered = {name: value - before.get(name, 0.0) for name, value in after.items()}
-    assert sum(value for name, value in answered.items() if name.startswith("trellis_node_instructions_total")) == len(told)
+    counted = wait_for("all replies to be counted as delivered", lambda: delivered(node, 5), EXIT_LIMIT_S)
+    assert counted["trellis_node_connected"] == 1
+    assert counted["trellis_node_instructions_received_total"] == 5
+    # The app that raised has replied: its word for it is a reply with an error.
+    assert counted['trellis_node_instructions_total{outcome="replied"}'] == 4
+    assert counted['trellis_node_instructions_total{outcome="failed"}'] == 1
+    assert counted['trellis_node_apps_ended_total{reason="crashed"}'] == 1
+    assert counted["trellis_node_replies_waiting"] == 0
+    assert counted["trellis_node_app_duration_seconds_count"] >= 4
+    assert counted['trellis_node_apps{state="working"}'] == 0
+    assert counted["trellis_node_app_memory_bytes"] > 10 << 20
+    assert 0 < counted["trellis_node_disk_bytes"] < counted["trellis_node_disk_limit_bytes"]
+    for direction in ("received", "sent"):
+        assert counted[f'trellis_node_object_bytes_total{{direction="{direction}"}}'] > 0
 
 
-def settled(node: OwnSupernode) -> dict[str, float] | None:
-    metrics = node.metrics()
-    waiting = [value for name, value in metrics.items() if "replies_waiting" in name]
-    return metrics if not any(waiting) else None
+def delivered(node: OwnSupernode, replies: int) -> dict[str, float] | None:
+    counted = node.metrics()
+    return counted if counted["trellis_node_replies_delivered_total"] == replies else None
+
+
+def test_the_status_tells_of_an_app_at_work(stage, workspace):
+    fed = stage().start()
+    (node,) = fed.nodes
+    sign = workspace.root / "sign"
+    run_id = submit(fed, "count hang", sign_path=sign)
+    pid = wait_pid_file(sign, START_LIMIT_S)
+
+    told = node.status().told
+
+    assert told["instructions_under_way"] == 1
+    assert [(run["run_id"], run["replied"], run["under_way"]) for run in told["runs"]] == [(str(run_id), 1, 1)]
+    assert [(app["pid"], app["run_id"], app["state"]) for app in told["apps"]] == [(pid, str(run_id), "working")]
 
 
 def test_the_log_is_json_that_names_runs_and_messages(stage):

@@ -21,6 +21,7 @@ pub(crate) const HTTP_2: &[u8] = b"h2";
 /// about to forget it.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
@@ -62,7 +63,7 @@ pub(crate) async fn reach(target: &Target) -> Result<TcpStream, Error> {
 /// Small questions leave at once. What the system does not offer is done without.
 fn prepare(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
-    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL);
+    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
     let _ = SockRef::from(stream).set_tcp_keepalive(&probes);
 }
 

@@ -318,7 +318,8 @@ impl Fleet {
     /// Asks once. A line that gave no answer is not used again.
     async fn reply(&self, question: &Question<'_>, silence: Duration) -> Result<Reply, FleetError> {
         let lines = &self.inner.lines;
-        let line = lines.line().await.map_err(|trouble| self.trouble(question.rpc, &trouble))?;
+        let error = |trouble: Trouble| trouble.to_error(self.endpoint(), question.rpc.name);
+        let line = lines.line().await.map_err(error)?;
         let proof = self.inner.proof.headers(line.transport());
         question.pulse.beat();
         match question.pulse.watch(silence, lines.ask(&line, question, proof)).await {
@@ -330,13 +331,7 @@ impl Fleet {
             }
             Err(trouble) => {
                 lines.give_up(&line);
-                let trouble = match trouble {
-                    Trouble::Hungup(why) => lines.second_look(why).await,
-                    // It was found to speak so, and does no more: next time it is found out anew.
-                    Trouble::Strange(what) if lines.options.transport.is_none() => Trouble::Hungup(what),
-                    other => other,
-                };
-                Err(self.trouble(question.rpc, &trouble))
+                Err(error(lines.explain(trouble).await))
             }
         }
     }
@@ -348,14 +343,6 @@ impl Fleet {
                 let (call, why) = (question.rpc.name, format!("the answer cannot be read: {error}"));
                 FleetError::Refused { endpoint: self.endpoint(), call, is_fault: true, why }
             }),
-        }
-    }
-
-    fn trouble(&self, rpc: &Rpc, trouble: &Trouble) -> FleetError {
-        let (endpoint, call, why) = (self.endpoint(), rpc.name, trouble.describe());
-        match trouble.may_pass() {
-            true => FleetError::Unreachable { endpoint, call, why },
-            false => FleetError::Misdirected { endpoint, call, why },
         }
     }
 

@@ -155,10 +155,11 @@ impl OfficialApps {
                     let _ = tokio::time::timeout(GRACE_AFTER_DELIVERY, app.ended()).await;
                     crashed(with_output(&why, &mut app).await)
                 }
-                Ending::Delivered(delivery) => {
+                Ending::Delivered(Delivery::Reply(reply)) => {
                     tokio::spawn(let_end(app, post, self.stop.clone()));
-                    outcome(delivery)
+                    outcome(Delivery::Reply(reply))
                 }
+                Ending::Delivered(damaged) => outcome(damaged),
                 Ending::Lapsed => crashed(with_output("The ClientApp stopped responding.", &mut app).await),
             },
             how = app.ended() => {

@@ -34,26 +34,30 @@ const LEFTOVERS: Duration = Duration::from_secs(2);
 
 /// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
 pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
+    match prepare(called, arguments) {
+        Ok(checked) => start(checked),
+        Err(done) => done,
+    }
+}
+
+/// What a node is to be started with, unless something else was asked for, and done. Flags and their texts are forgotten
+/// with it: a node lives long, and there may be many on a machine.
+fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     let flags = Flags::new::<SupernodeArgs>(called, &SUPERNODE);
     if arguments.first().is_some_and(|first| first == "status") {
-        return tell_status(called, &flags, arguments);
+        return Err(tell_status(called, &flags, arguments));
     }
-    let raw: RawArgs<SupernodeArgs> = match here::read(&flags, arguments) {
-        Ok(raw) => raw,
-        Err(shown) => return shown,
-    };
+    let raw: RawArgs<SupernodeArgs> = here::read(&flags, arguments)?;
     let zero = if called == FLOWERS_NAME { Zero::Never } else { Zero::Unlimited };
-    match check_here(&raw, zero) {
-        Err(problems) => {
-            complain(&problem::report(called, &problems));
-            ExitCode::from(REFUSED)
-        }
-        Ok(checked) if raw.args.inspection.print_config => {
-            checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
-            print(&print::config_file(&checked, &raw.sources))
-        }
-        Ok(checked) => start(checked),
+    let checked = check_here(&raw, zero).map_err(|problems| {
+        complain(&problem::report(called, &problems));
+        ExitCode::from(REFUSED)
+    })?;
+    if raw.args.inspection.print_config {
+        checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
+        return Err(print(&print::config_file(&checked, &raw.sources)));
     }
+    Ok(checked)
 }
 
 /// Lets clap read what follows: a question has few flags, and no configuration file.
@@ -87,6 +91,7 @@ fn check_here(raw: &RawArgs<SupernodeArgs>, zero: Zero) -> Result<Checked, Vec<P
             read: &|path| std::fs::read_to_string(path),
             trust: &trust,
             unusable_key: &unusable_key,
+            native: &|name, settings| trellis_native::builtin(name, settings).err().unwrap_or_default(),
             python: &python,
         };
         check(raw, zero, &machine)

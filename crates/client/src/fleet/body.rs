@@ -138,7 +138,7 @@ impl Intake<'_> {
                 }
             };
             if all.len() + data.len() > self.most_bytes {
-                return Err(Trouble::Strange(format!("an answer of more than {} bytes came", self.most_bytes)));
+                return Err(Trouble::TooLong(format!("the answer is longer than {} bytes", self.most_bytes)));
             }
             if all.is_empty() {
                 all.reserve(expected(&data).unwrap_or(0).clamp(data.len(), RESERVED_BYTES.max(data.len())));

@@ -1,5 +1,6 @@
 //! Why a call of a node has no good answer. Each kind asks something else of the node; what it does then is not known here.
 
+use std::io;
 use std::time::Duration;
 
 use tokio_rustls::rustls::{self, AlertDescription};
@@ -64,6 +65,8 @@ pub(super) enum Trouble {
     Silent(Duration),
     /// What came is no answer.
     Strange(String),
+    /// A message is longer than can be.
+    TooLong(String),
 }
 
 impl From<Error> for Trouble {
@@ -74,31 +77,44 @@ impl From<Error> for Trouble {
 
 impl From<hyper::Error> for Trouble {
     fn from(error: hyper::Error) -> Trouble {
-        if error.is_parse() { Trouble::Strange(chain(&error)) } else { Trouble::Hungup(chain(&error)) }
+        match error.is_parse() {
+            true => Trouble::Strange(format!("its answer is no HTTP: {}", chain(&error))),
+            false => Trouble::Hungup(chain(&error)),
+        }
     }
 }
 
 impl Trouble {
-    pub fn describe(&self) -> String {
+    fn describe(&self) -> String {
         match self {
+            Trouble::Connection(Error::Distrusted { why, .. }) => format!("it is not trusted: {why}"),
+            Trouble::Connection(Error::NotTls { .. }) => "it does not answer with TLS".to_owned(),
             Trouble::Connection(error) => chain(error),
             Trouble::Hungup(why) => format!("the connection broke: {why}"),
             Trouble::Silent(limit) => format!("no answer within {} s", limit.as_secs_f64()),
-            Trouble::Strange(what) => what.clone(),
+            Trouble::Strange(what) | Trouble::TooLong(what) => what.clone(),
         }
     }
 
-    /// Whether time alone can help.
-    pub fn may_pass(&self) -> bool {
+    /// What it means for the node.
+    pub fn to_error(&self, endpoint: String, call: &'static str) -> FleetError {
+        let why = self.describe();
         match self {
-            Trouble::Connection(Error::Distrusted { .. } | Error::NotTls { .. }) | Trouble::Strange(_) => false,
-            Trouble::Connection(Error::Tls { source, .. }) => !matches!(
-                tls_cause(source),
-                Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol))
-            ),
-            _ => true,
+            Trouble::TooLong(_) => FleetError::Refused { endpoint, call, is_fault: false, why },
+            Trouble::Strange(_) | Trouble::Connection(Error::Distrusted { .. } | Error::NotTls { .. }) => {
+                FleetError::Misdirected { endpoint, call, why }
+            }
+            Trouble::Connection(Error::Tls { source, .. }) if is_disagreement(source) => {
+                FleetError::Misdirected { endpoint, call, why }
+            }
+            _ => FleetError::Unreachable { endpoint, call, why },
         }
     }
+}
+
+/// Whether the other side speaks none of the protocols that were offered.
+fn is_disagreement(error: &io::Error) -> bool {
+    matches!(tls_cause(error), Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)))
 }
 
 /// An error with everything that caused it.

@@ -54,7 +54,9 @@ impl Pool {
         question: &Question<'_>,
         proof: HeaderMap,
     ) -> Result<Reply, Trouble> {
-        if let Some(mut sender) = self.take() {
+        if let Some(mut sender) = self.take()
+            && sender.ready().await.is_ok()
+        {
             let sent = sender.send_request(request(target, question, proof.clone())).await;
             if let Ok(response) = sent {
                 return self.read(sender, response, &question.intake()).await;

@@ -108,22 +108,30 @@ impl Lines {
             Heard::Http2 => Ok(Line::Grpc(line)),
             Heard::Http1 if may_be_http => Ok(Line::Http(http::Pool::default())),
             Heard::Http1 => Err(Trouble::Strange("it speaks HTTP/1.1 and not gRPC".to_owned())),
-            Heard::Tls => Err(self.wants_tls()),
-            Heard::Nothing => Err(self.second_look("it hung up at once".to_owned()).await),
+            Heard::Tls => Err(wants_tls()),
+            Heard::Nothing if self.wants_tls().await => Err(wants_tls()),
+            Heard::Nothing => Err(Trouble::Hungup("it hung up at once".to_owned())),
             Heard::Other => Err(Trouble::Strange("it speaks neither gRPC nor HTTP".to_owned())),
         }
     }
 
-    fn wants_tls(&self) -> Trouble {
-        Trouble::Strange("it expects TLS, and is called without".to_owned())
+    /// Why a line that was good does not work any more.
+    pub async fn explain(&self, trouble: Trouble) -> Trouble {
+        match trouble {
+            Trouble::Hungup(_) | Trouble::Strange(_) if self.wants_tls().await => wants_tls(),
+            // It was found to speak so, and does no more: next time it is found out anew.
+            Trouble::Strange(what) if self.options.transport.is_none() => Trouble::Hungup(what),
+            other => other,
+        }
     }
 
-    /// Some hang up without a word when they expect TLS and are called without.
-    pub async fn second_look(&self, why: String) -> Trouble {
+    /// Whether it expects TLS, and is called without. Some hang up without a word then.
+    async fn wants_tls(&self) -> bool {
         let is_plain = matches!(self.target.security, Security::Plaintext);
-        if is_plain && tokio::time::timeout(SECOND_LOOK, speaks_tls(&self.target)).await == Ok(true) {
-            return self.wants_tls();
-        }
-        Trouble::Hungup(why)
+        is_plain && tokio::time::timeout(SECOND_LOOK, speaks_tls(&self.target)).await == Ok(true)
     }
+}
+
+fn wants_tls() -> Trouble {
+    Trouble::Strange("it expects TLS, and is called without".to_owned())
 }

@@ -139,7 +139,7 @@ async fn what_does_not_work_may_work_later() {
             Speaks::Grpc => Act::Status(14, "busy"),
             Speaks::Http => Act::Page(503, r#"{"code": 1005, "detail": "busy"}"#),
         };
-        superlink.on("send-node-heartbeat", [busy, Act::CutOff, Act::Page(502, "<html>"), alive()]);
+        superlink.on("send-node-heartbeat", [Act::CutOff, busy, Act::Page(502, "<html>"), alive()]);
         let fleet = fleet(superlink.port, only(transport));
         for _ in 0..3 {
             let error = beat(&fleet).await.unwrap_err();

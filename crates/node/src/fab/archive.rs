@@ -13,7 +13,7 @@ use trellis_wire::fab::BadFab;
 use zip::ZipArchive;
 
 use super::FabError;
-use super::shelf::MARKER;
+use super::shelf::RESERVED;
 
 /// Files and directories of one app.
 const MAX_ENTRIES: usize = 10_000;
@@ -102,9 +102,8 @@ struct Tree(BTreeMap<String, (String, Kind)>);
 
 impl Tree {
     fn new() -> Tree {
-        let mut tree = Tree(BTreeMap::new());
-        tree.0.insert(MARKER.to_lowercase(), (MARKER.to_owned(), Kind::File));
-        tree
+        // What the node adds to an app is not the app's to bring.
+        Tree(RESERVED.map(|name| (name.to_lowercase(), (name.to_owned(), Kind::File))).into())
     }
 
     /// Takes a name and those of the directories above it.
@@ -115,7 +114,7 @@ impl Tree {
             self.take(&path[..end], Kind::Directory)?;
         }
         self.take(path, kind)?;
-        if self.0.len() > MAX_ENTRIES {
+        if self.0.len() > MAX_ENTRIES + RESERVED.len() {
             return Err(bad(format!("it holds more than {MAX_ENTRIES} files and directories")));
         }
         Ok(())

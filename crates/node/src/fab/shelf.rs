@@ -15,6 +15,8 @@ use super::FabError;
 pub const MARKER: &str = ".trellis-installed";
 /// The bundle itself, beside what was in it.
 pub const BUNDLE: &str = ".trellis-bundle.fab";
+/// Names at the top of an app that no file of its own may have.
+pub const RESERVED: [&str; 2] = [MARKER, BUNDLE];
 const LOCK: &str = ".lock";
 const UNPACKING: &str = ".unpacking-";
 
@@ -92,11 +94,12 @@ impl<'a> Shelf<'a> {
         Ok(found)
     }
 
-    /// The bundle of an app that lies here.
+    /// The bundle of an app that lies here, unless somebody took it away.
     pub fn bundle(&self, hash: &str) -> io::Result<Option<Vec<u8>>> {
-        match self.installations()?.into_iter().find(|app| app.hash == hash) {
-            Some(app) => fs::read(app.directory.join(BUNDLE)).map(Some),
-            None => Ok(None),
+        let Some(app) = self.installations()?.into_iter().find(|app| app.hash == hash) else { return Ok(None) };
+        match fs::read(app.directory.join(BUNDLE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            other => other.map(Some),
         }
     }
 

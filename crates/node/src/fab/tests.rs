@@ -58,6 +58,17 @@ fn an_app_is_unpacked_once() {
 }
 
 #[test]
+fn a_bundle_is_kept_with_its_app() {
+    let world = tempfile::tempdir().unwrap();
+    let fab = fab(zip(&app(&[entry("app.py", "x")])));
+    assert!(kept_bundle(world.path(), &fab.hash_str).unwrap().is_none());
+    let (app, _) = installed(&fab, world.path()).unwrap();
+    assert_eq!(kept_bundle(world.path(), &fab.hash_str).unwrap().unwrap(), fab.content);
+    fs::remove_file(app.bundle).unwrap();
+    assert!(kept_bundle(world.path(), &fab.hash_str).unwrap().is_none(), "then it is fetched again");
+}
+
+#[test]
 fn half_an_app_is_replaced() {
     let world = tempfile::tempdir().unwrap();
     let fab = fab(zip(&app(&[entry("app.py", "x")])));

@@ -181,7 +181,14 @@ mod tests {
         assert_eq!(from_files(root.path()), [gpu(0, Some(H200_UUID), "NVIDIA H200", None, Some("580.159.04"))]);
     }
 
-    /// Whatever this machine has, asking for it ends, and a program that is missing is no GPU.
+    /// Whatever this machine has: the answer is there, and no index stands for two.
+    #[tokio::test]
+    async fn this_machine() {
+        let gpus = detect().await;
+        println!("GPUs of this machine: {gpus:?}");
+        assert!(gpus.is_sorted_by(|one, next| one.index < next.index), "{gpus:?}");
+    }
+
     #[tokio::test]
     async fn programs_that_do_not_help() {
         assert_eq!(ask("trellis-has-no-such-program").await, None);

@@ -310,10 +310,10 @@ impl Worker {
         }
     }
 
-    /// How it ended, and its last words. For one that does not answer any more; if it lives, it is ended.
+    /// How it ended, and its last words. For one that does not answer any more; if it lives on, it is ended.
     pub async fn after_crash(self) -> (Ended, LastOutput) {
-        let Worker { process, to, output, reading, .. } = self;
-        drop(to);
+        // Its input stays open: closed, it would be killed by its own watch, in the middle of its last words.
+        let Worker { process, to: _open, output, reading, .. } = self;
         let how = match timeout(END_LIMIT, process.0.ended()).await {
             Ok(how) => how,
             Err(_) => {

@@ -112,8 +112,8 @@ pub struct LinkArgs {
 
     /// Ping a silent connection this often, 1s to 1h [default: 30s]
     ///
-    /// A node that works is never silent for so long: it says every 20s that it is there. SuperLinks of Flower end
-    /// connections that are pinged more often than that.
+    /// A node that works is never silent for so long: it says every 20s that it is there. Much shorter ones are for
+    /// SuperLinks of Trellis: gRPC of Flower ends a connection that has many pings and nothing else.
     #[arg(long, value_name = "DURATION")]
     pub keepalive_interval: Option<String>,
 
@@ -208,7 +208,9 @@ pub struct AppArgs {
     #[arg(long, value_name = "FILE")]
     pub python: Option<String>,
 
-    /// Carry out all instructions with an app that is part of this program, without Python: `native:NAME`
+    /// Carry out all instructions with an app that is part of this program: `native:logistic`, `native:mlp`, `native:echo`
+    ///
+    /// Needs no Python. What they learn from, and their settings: docs/native-apps.md.
     #[arg(long, value_name = "APP")]
     pub client_app: Option<String>,
 

@@ -11,6 +11,7 @@ mod retry;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +46,8 @@ pub struct Machine<'a> {
     pub trust: &'a dyn Fn(Option<&Path>) -> Result<Trust, String>,
     /// Why a file is no key of a node, if so.
     pub unusable_key: &'a dyn Fn(&Path) -> Option<String>,
+    /// Everything that is wrong with an app of this program.
+    pub native: &'a dyn Fn(&str, &BTreeMap<String, String>) -> Vec<trellis_native::Problem>,
     /// The interpreter of the `flwr-clientapp` on PATH.
     pub python: &'a dyn Fn() -> Option<PathBuf>,
 }

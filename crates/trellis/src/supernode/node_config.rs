@@ -38,15 +38,13 @@ pub fn parse_file(text: &str) -> Result<NodeConfig, Vec<Mistake>> {
     }
 }
 
-/// Every pair that cannot be read. Where each alone can, two of them contradict each other.
+/// Everything that is wrong with each pair. Where each alone is sound, two of them contradict each other.
 fn blame(pairs: &[(&str, &str)], lines: &[String]) -> Vec<Mistake> {
-    let alone = |line: &String| line.parse::<Table>().is_err();
-    let mut mistakes: Vec<Mistake> = pairs
-        .iter()
-        .zip(lines)
-        .filter(|(_, line)| alone(line))
-        .map(|((key, value), _)| unreadable(key, value))
-        .collect();
+    let alone = |((key, value), line): (&(&str, &str), &String)| match line.parse::<Table>() {
+        Ok(table) => flattened(&table).err().unwrap_or_default(),
+        Err(_) => vec![unreadable(key, value)],
+    };
+    let mut mistakes: Vec<Mistake> = pairs.iter().zip(lines).flat_map(alone).collect();
     if mistakes.is_empty() {
         let sound = (1..=lines.len()).take_while(|count| lines[..*count].join("\n").parse::<Table>().is_ok()).count();
         let key = pairs.get(sound).map_or("", |(key, _)| key);
@@ -84,7 +82,7 @@ fn flatten(table: &Table, parent: &str, found: &mut NodeConfig, mistakes: &mut V
             Value::Float(number) => scalar::Scalar::Double(*number),
             Value::String(text) => scalar::Scalar::String(text.clone()),
             Value::Datetime(_) | Value::Array(_) => {
-                let what = format!("the value of {key} is a {}", value.type_str());
+                let what = format!("the value of {key} is neither a text nor a number, but: {}", value.type_str());
                 mistakes.push((what, "use true, false, a number or a quoted text".to_owned()));
                 continue;
             }
@@ -170,6 +168,10 @@ mod tests {
         };
         for (text, expected) in [
             ("a=one b=2 c=three", vec![value("a", "one"), value("c", "three")]),
+            (
+                "a=one b=[1]",
+                vec![value("a", "one"), "the value of b is neither a text nor a number, but: array".to_owned()],
+            ),
             ("a=True", vec![value("a", "True")]),
             ("a=\"open", vec![value("a", "\"open")]),
             ("a==1", vec![value("a", "=1")]),
@@ -178,7 +180,10 @@ mod tests {
             ("a=1 a.b=2", vec!["\"a.b\" is set twice".to_owned()]),
             (
                 "a=[1] b=2020-01-01",
-                vec!["the value of a is a array".to_owned(), "the value of b is a datetime".to_owned()],
+                vec![
+                    "the value of a is neither a text nor a number, but: array".to_owned(),
+                    "the value of b is neither a text nor a number, but: datetime".to_owned(),
+                ],
             ),
             ("a=99999999999999999999", vec![value("a", "99999999999999999999")]),
         ] {

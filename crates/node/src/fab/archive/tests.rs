@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
+use super::super::shelf::MARKER;
 use super::super::testing::{Entry, app, entry, zip};
 use super::*;
 
@@ -86,6 +87,7 @@ fn evil_zips() {
         ("file, then below it", vec![entry("a", "x"), entry("a/b", "y")], overwrites),
         ("directory, then file", vec![entry("a/b", "x"), entry("a", "y")], overwrites),
         ("our marker", vec![entry(MARKER, "f00d")], overwrites),
+        ("our copy of the bundle", vec![entry(".trellis-bundle.fab/x", "")], overwrites),
         ("our marker as a directory", vec![entry(".Trellis-Installed/x", "")], overwrites),
         ("encrypted", vec![Entry { flags: 1, ..entry("a", "x") }], "is encrypted"),
         ("too large", vec![entry("a", &"x".repeat(1 << 20))], "larger than the 1048576 bytes"),
@@ -109,7 +111,7 @@ fn too_many_files() {
     let files: Vec<Entry> = (0..MAX_ENTRIES).map(|number| entry(&number.to_string(), "")).collect();
     assert!(
         tried(&zip(&files)).0.unwrap_err().to_string().contains("it has no .info/CONTENT"),
-        "just as many are taken"
+        "just as many are allowed"
     );
     let (result, found) = tried(&zip(&app(&files)));
     assert!(result.unwrap_err().to_string().contains("10000 are allowed"));

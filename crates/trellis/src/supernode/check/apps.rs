@@ -44,7 +44,7 @@ impl Checker<'_> {
         let args = &self.raw.args.apps;
         let isolation = [("subprocess", Isolation::Subprocess), ("process", Isolation::Process)];
         let isolation = self.choice("isolation", args.isolation.as_deref(), &isolation);
-        let mode = self.mode(isolation);
+        let mode = self.mode(isolation, machine);
         let concurrent = args.max_concurrent_apps.as_deref();
         let concurrent = self.count("max-concurrent-apps", concurrent, MAX_CONCURRENT, MOST_CONCURRENT);
         Apps {
@@ -59,8 +59,8 @@ impl Checker<'_> {
         }
     }
 
-    fn mode(&mut self, isolation: Isolation) -> AppMode {
-        let native = self.native_app();
+    fn mode(&mut self, isolation: Isolation, machine: &Machine<'_>) -> AppMode {
+        let native = self.native_app(machine);
         let lifecycle = [("warm", Lifecycle::Warm), ("per-message", Lifecycle::PerMessage)];
         let lifecycle = self.choice("app-lifecycle", self.raw.args.apps.app_lifecycle.as_deref(), &lifecycle);
         let warm = self.warm();
@@ -88,12 +88,18 @@ impl Checker<'_> {
         }
     }
 
-    fn native_app(&mut self) -> Option<AppMode> {
+    fn native_app(&mut self, machine: &Machine<'_>) -> Option<AppMode> {
         let settings = self.native_settings();
         let given = self.raw.args.apps.client_app.as_deref()?;
         match given.strip_prefix(NATIVE) {
-            Some(name) if !name.is_empty() => Some(AppMode::Native { name: name.to_owned(), settings }),
-            _ => {
+            Some(name) => {
+                for problem in (machine.native)(name, &settings) {
+                    let what = format!("--client-app {given}: {}: {}", problem.place, problem.what);
+                    self.refuse(&["client-app", "client-app-setting"], what, problem.advice);
+                }
+                Some(AppMode::Native { name: name.to_owned(), settings })
+            }
+            None => {
                 let what = format!("--client-app: {given:?} is no app of this program");
                 let advice = "write it like native:mlp; apps of a run come with it, and need no flag";
                 self.refuse(&["client-app"], what, advice);

@@ -39,7 +39,7 @@ impl Checker<'_> {
                           --superexec-auth-secret-file keeps others out";
             self.refuse(&files, what, advice);
         } else {
-            self.warn(format!("{flags} is not needed: apps run on this machine, and are served without TLS"));
+            self.warn(format!("{flags}: not needed, since apps run on this machine and are served without TLS"));
         }
     }
 }

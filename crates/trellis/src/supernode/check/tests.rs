@@ -80,6 +80,10 @@ fn check_as(zero: Zero, line: &str, file: &str) -> Result<Checked, Vec<Problem>>
         read: &read,
         trust: &trust,
         unusable_key: &|path| path.to_string_lossy().contains("gone").then(|| "there is no such key".to_owned()),
+        native: &|name, _| match name {
+            "mlp" => vec![],
+            _ => vec![trellis_native::Problem::new("app", "there is no such app", "use mlp")],
+        },
         python: &|| Some("/venv/bin/python".into()),
     };
     check(&raw(line, file), zero, &machine)
@@ -134,7 +138,10 @@ fn what_is_refused() {
         ("--auth-supernode-private-key gone", vec!["--auth-supernode-private-key: there is no such key"]),
         (
             "--node-config «a=one b=2 c=[1]»",
-            vec!["--node-config: the value of a, one, is neither true, false, a number nor a quoted text"],
+            vec![
+                "--node-config: the value of a, one, is neither true, false, a number nor a quoted text",
+                "--node-config: the value of c is neither a text nor a number, but: array",
+            ],
         ),
         ("--node-config none.toml", vec!["--node-config: /here/none.toml cannot be read: no such file"]),
         (
@@ -155,14 +162,15 @@ fn what_is_refused() {
         ("--app-recycle-memory 1MiB", vec!["--app-recycle-memory: 1MiB is too small"]),
         ("--python ./gone/python", vec!["--python: /here/gone/python cannot be read: no such file"]),
         ("--client-app mlp", vec!["--client-app: \"mlp\" is no app of this program"]),
-        ("--client-app native:", vec!["--client-app: \"native:\" is no app of this program"]),
+        ("--client-app native:", vec!["--client-app native:: app: there is no such app"]),
+        ("--client-app native:mlpp", vec!["--client-app native:mlpp: app: there is no such app"]),
         (
             "--client-app native:mlp --isolation process",
             vec!["--client-app contradicts --isolation process: the app is part of this program"],
         ),
         (
-            "--client-app native:mlp --client-app-setting rounds --client-app-setting a=1,a=2",
-            vec!["--client-app-setting: \"rounds\" is no NAME=VALUE", "--client-app-setting: \"a\" is set twice"],
+            "--client-app native:mlp --client-app-setting rounds --client-app-setting lr=1,lr=2",
+            vec!["--client-app-setting: \"rounds\" is no NAME=VALUE", "--client-app-setting: \"lr\" is set twice"],
         ),
         ("--gpus some", vec!["--gpus: \"some\" is no list of GPUs"]),
         ("--gpus 0", vec!["--gpus 0 could mean no GPU, or the first one"]),
@@ -365,8 +373,8 @@ fn who_carries_out_instructions() {
         ("--isolation process", AppMode::Process),
         ("--client-app native:mlp", native("mlp", &[])),
         (
-            "--client-app native:mlp --client-app-setting rate=0.1 --client-app-setting hidden=64,32,bias=true",
-            native("mlp", &[("bias", "true"), ("hidden", "64,32"), ("rate", "0.1")]),
+            "--client-app native:mlp --client-app-setting lr=0.1 --client-app-setting classes=0,1,2,hidden=64",
+            native("mlp", &[("classes", "0,1,2"), ("hidden", "64"), ("lr", "0.1")]),
         ),
     ] {
         assert_eq!(good(line).config.apps.mode, expected, "{line}");
@@ -427,7 +435,7 @@ fn what_changes_nothing_or_is_not_safe_is_said() {
         ),
         ("--superlink 0.0.0.0:9092", "--superlink 0.0.0.0:9092 says to listen everywhere"),
         ("--auth-supernode-public-key k", "--auth-supernode-public-key is ignored"),
-        ("--ssl-certfile c --ssl-keyfile k", "--ssl-certfile, --ssl-keyfile is not needed"),
+        ("--ssl-certfile c --ssl-keyfile k", "--ssl-certfile, --ssl-keyfile: not needed"),
         ("--backoff fixed --backoff-max 9s", "--backoff-max has no effect with --backoff fixed"),
         ("--node-config «word a=1»", "--node-config: \"word\" is ignored"),
         ("--app-lifecycle per-message --app-spare off", "--app-spare has no effect with --app-lifecycle per-message"),
@@ -463,7 +471,7 @@ fn a_printed_configuration_means_the_same() {
         ),
         (Zero::Unlimited, "--insecure --node-config node.toml --gpus 3 --gpu-missing refuse --app-memory 150MB"),
         (Zero::Unlimited, "--insecure --isolation process --superexec-auth-secret-file s --host :: --flwr-dir f"),
-        (Zero::Unlimited, "--insecure --client-app native:mlp --client-app-setting hidden=64,32,bias=true"),
+        (Zero::Unlimited, "--insecure --client-app native:mlp --client-app-setting partition=dirichlet:0.5,hidden=32"),
         (Zero::Unlimited, "--insecure --app-lifecycle per-message --allow-runtime-dependency-installation"),
         (
             Zero::Unlimited,

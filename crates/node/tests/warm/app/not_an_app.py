@@ -1,0 +1,3 @@
+"""Has no ClientApp."""
+
+app = 3
