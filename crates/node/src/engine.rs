@@ -65,7 +65,7 @@ impl Engine {
         let stop = CancellationToken::new();
         let identity = watch::Sender::new(None);
         Arc::new(Engine {
-            link: Link::new(fleet, config.retry.clone(), watch.clone(), stop.clone(), identity.subscribe()),
+            link: Link::new(fleet, config.retry, watch.clone(), stop.clone(), identity.subscribe()),
             slots: Arc::new(Semaphore::new(config.apps.max_concurrent)),
             identity,
             disowned: Notify::new(),
