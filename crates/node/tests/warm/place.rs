@@ -78,6 +78,7 @@ impl Place {
             environment: vec![
                 variable("FLWR_TELEMETRY_ENABLED", "0"),
                 variable("FLWR_DISABLE_UPDATE_CHECK", "1"),
+                variable("TRELLIS_GPU_MEMORY_FRACTION", "0.25"),
                 ("FLWR_HOME".into(), home.into()),
             ],
             prepare: Arc::new(|command| {
