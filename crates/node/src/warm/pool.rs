@@ -132,17 +132,16 @@ impl Workers {
         let seen = Condition { gone, not_loaded: !loaded, resident_bytes, ..Condition::default() };
         let fate = fate(&seen, &self.settings);
         let mut pool = self.pool();
-        let why = match fate {
-            Fate::End(why) => Some(why),
-            Fate::Keep => pool.closed.then_some(Why::Closing),
-        };
-        match why {
-            Some(why) => self.retire(owned, why),
-            None => self.keep(&mut pool, owned),
+        match fate {
+            Fate::End(why) => self.retire(owned, why),
+            Fate::Keep if pool.closed => self.retire(owned, Why::Closing),
+            Fate::Keep => self.keep(&mut pool, owned),
         }
-        if self.settings.spare && pool.wants_spare && pool.spare.is_none() && !pool.closed {
-            pool.wants_spare = false;
-            pool.spare = self.start_spare();
+        if self.settings.spare && pool.spare.is_none() && std::mem::take(&mut pool.wants_spare) {
+            drop(pool);
+            let spare = self.start_spare();
+            let mut pool = self.pool();
+            pool.spare = spare.filter(|_| !pool.closed);
         }
     }
 

@@ -76,6 +76,7 @@ impl Place {
                 variable("FLWR_TELEMETRY_ENABLED", "0"),
                 variable("FLWR_DISABLE_UPDATE_CHECK", "1"),
                 variable("TRELLIS_TEST_VARIABLE", "set"),
+                variable("TRELLIS_GPU_MEMORY_FRACTION", "0.25"),
                 ("FLWR_HOME".into(), home.into()),
             ],
             confinement: Arc::new(Confinement::none()),
