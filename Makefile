@@ -54,11 +54,11 @@ monitoring: release ## alert rules, dashboards and events, with Debian's Prometh
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py monitoring $(ARGS)
 
 .PHONY: soak
-soak: release ## kill the SuperLink at every crash point and at KILLS random moments (SEED=n repeats a session)
-	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+soak: release ## kill the SuperLink at every crash point and at KILLS random moments; kill nodes, cut links, fill disks (SEED=n repeats a session)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: bench
-bench: release ## measure our SuperLink beside the originals, gRPC and HTTP, on this machine (about 35 minutes)
+bench: release ## measure SuperLinks, then whole rounds, beside the originals (ARGS="--part rounds"; about an hour in all)
 	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
 
 .PHONY: fuzz

@@ -1,20 +1,49 @@
 #!/bin/sh
-# Measures the original SuperLinks and ours side by side and prints a table for each transport. Arguments go to
-# trellis-bench:
-#   bench/run.sh                                   everything (about 35 minutes)
-#   bench/run.sh --transport http                  the part over HTTP only (about 15 minutes)
-#   bench/run.sh --quick                           a short form (about 8 minutes)
+# Measures the originals and ours side by side and prints the tables. There are two parts:
+#   superlink   SuperLinks under the load generator trellis-bench, a table for each transport (about 35 minutes)
+#   rounds      whole federations, official ones and ours, bench/rounds.py (about 20 minutes)
+# Without `--part` both, if there are no other arguments than --quick and --write FILE; other arguments are those of a part,
+# and of `superlink` unless another one is named first:
+#   bench/run.sh                                   everything
+#   bench/run.sh --part rounds                     one part
+#   bench/run.sh --transport http                  the SuperLinks over HTTP only (about 15 minutes)
+#   bench/run.sh --quick                           a short form
 #   bench/run.sh --write docs/performance.md       and keep the result
-# Official Flower 1.25 and 1.42 are installed into the test cache, unless FLWR_GRPC_VENV and FLWR_HTTP_VENV say where
-# they are.
+# Official Flower 1.25 and 1.42 are installed into the test cache; for `superlink`, FLWR_GRPC_VENV and FLWR_HTTP_VENV may say
+# where they are.
 set -eu
 cd "$(dirname "$0")/.."
 
-grpc_venv=${FLWR_GRPC_VENV:-}
-http_venv=${FLWR_HTTP_VENV:-}
-[ -n "$grpc_venv" ] || grpc_venv=$("${PYTHON:-python3}" tests/provision.py 1.25)
-[ -n "$http_venv" ] || http_venv=$("${PYTHON:-python3}" tests/provision.py 1.42)
+part=
+if [ "${1:-}" = --part ]; then
+  part=${2:?"--part wants a name: superlink or rounds"}
+  shift 2
+else
+  expected=flag
+  for word in "$@"; do
+    case $expected$word in
+      flag--write) expected=file ;;
+      flag--quick | flag--write=* | file*) expected=flag ;;
+      *) part=superlink ;;
+    esac
+  done
+fi
+case $part in
+  "" | superlink | rounds) ;;
+  *) echo "bench/run.sh: there is no part $part; there are superlink and rounds" >&2; exit 2 ;;
+esac
 
-cargo build --release --quiet -p trellis -p trellis-bench
 release=${CARGO_TARGET_DIR:-target}/release
-exec "$release/trellis-bench" "$@" --grpc-venv "$grpc_venv" --http-venv "$http_venv" --trellis "$release/trellis"
+cargo build --release --quiet -p trellis -p trellis-bench
+
+if [ "$part" != rounds ]; then
+  grpc_venv=${FLWR_GRPC_VENV:-}
+  http_venv=${FLWR_HTTP_VENV:-}
+  [ -n "$grpc_venv" ] || grpc_venv=$("${PYTHON:-python3}" tests/provision.py 1.25)
+  [ -n "$http_venv" ] || http_venv=$("${PYTHON:-python3}" tests/provision.py 1.42)
+  "$release/trellis-bench" "$@" --grpc-venv "$grpc_venv" --http-venv "$http_venv" --trellis "$release/trellis"
+fi
+if [ "$part" != superlink ]; then
+  test_python=$("${PYTHON:-python3}" tests/provision.py 1.25)/bin/python
+  TRELLIS_BIN=$release/trellis "$test_python" bench/rounds.py "$@"
+fi

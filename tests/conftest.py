@@ -85,13 +85,13 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 
 @pytest.fixture
-def small_disk_at(workspace: Workspace) -> Iterator[Callable[[str], Path]]:
-    """Mounts a small file system at a directory of the workspace that does not exist yet."""
+def small_disk_at(workspace: Workspace) -> Iterator[Callable[..., Path]]:
+    """Mounts a small file system, of the size that is given, at a directory of the workspace that does not exist yet."""
     with contextlib.ExitStack() as mounted:
 
-        def mount(name: str) -> Path:
+        def mount(name: str, *size_bytes: int) -> Path:
             try:
-                return mounted.enter_context(small_disk(workspace.root / name))
+                return mounted.enter_context(small_disk(workspace.root / name, *size_bytes))
             except CannotBeHad as why:
                 pytest.skip(str(why))
 

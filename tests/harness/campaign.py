@@ -31,11 +31,12 @@ FLEETS = {
 
 
 class Campaign:
-    """`story` is what happened, in order, for the message of a failure."""
+    """`story` is what happened, in order, for the message of a failure. `settings` are further ones of the runs."""
 
-    def __init__(self, federation: Federation, rounds: int, seed: int):
+    def __init__(self, federation: Federation, rounds: int, seed: int, **settings: object):
         self.federation = federation
         self.rounds = rounds
+        self._settings = settings
         self.deaths = 0
         self.story: list[str] = [f"seed {seed}"]
         self._superlink = federation.superlink
@@ -55,11 +56,13 @@ class Campaign:
             "num_server_rounds": self.rounds,
             "array_length": ARRAY_LENGTH,
             "nodes": self.federation.shape.nodes,
-        }
+            "result_path": self.federation.result_path(name),
+            "journal_path": self.federation.journal(name).path,
+        } | self._settings
         run_id = None
         while run_id is None:
             try:
-                run_id = self.federation.cli.submit(result_path=self.federation.result_path(name), **config)
+                run_id = self.federation.cli.submit(**config)
             except CommandFailed:
                 self._superlink.process.wait_exit(DEATH_LIMIT_S)
                 self.revive()

@@ -7,6 +7,7 @@ from pathlib import Path
 from harness.control import RunState, tolerant
 from harness.credentials import NodeKey, make_node_key, make_tls
 from harness.flower_cli import FlwrCli
+from harness.journal import RoundJournal
 from harness.own_supernode import OwnNode, OwnSupernode
 from harness.process import Process
 from harness.release import DEFAULT, flower
@@ -113,6 +114,10 @@ class Federation:
 
     def result(self, name: str = "result") -> dict:
         return json.loads(self.result_path(name).read_text())
+
+    def journal(self, name: str = "result") -> RoundJournal:
+        """Of a run that was told to keep one there."""
+        return RoundJournal(self.result_path(name).with_suffix(".journal"))
 
     def node_pids(self) -> list[int]:
         return [node.process.pid for node in self.nodes]

@@ -59,13 +59,6 @@ class Firewall:
         packages = unpacked(*NFTABLES)
         return self._router.run(packages.program("usr/sbin/nft"), *words, told=told, env=packages.env)
 
-    def cut(self) -> None:
-        """Take the cable of the inner side away: what is under way is lost, and nobody is told."""
-        self._router.run("ip", "link", "set", self.inner.name, "down")
-
-    def mend(self) -> None:
-        self._router.run("ip", "link", "set", self.inner.name, "up")
-
     def rules(self) -> str:
         """As they are in force, with the count of what was dropped."""
         return self._nft("list", "ruleset")

@@ -20,6 +20,8 @@ from harness.waiting import NotInTime, wait_for
 from harness.workspace import Workspace, trellis_binary
 
 AUTO = "auto"
+# Flags of tests that break things: nobody wants to wait for the usual cap.
+RETRY_SOON = ("--backoff-max", "5s")
 WARM, PER_MESSAGE = "warm", "per-message"
 STATUS_LIMIT_S = 10.0
 METRICS_LIMIT_S = 5.0
@@ -129,6 +131,10 @@ class OwnSupernode:
             lines = answer.read().decode().splitlines()
         samples = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in samples}
+
+    def stored_objects(self) -> list[Path]:
+        """Object files in the state directory; none should be left once every reply is delivered."""
+        return sorted(path for path in (self.state_dir / "objects").rglob("*") if path.is_file())
 
     def app_pids(self) -> list[int]:
         """The processes that it, or one of its children, started."""

@@ -11,9 +11,9 @@ SMALL_DISK_BYTES = 16 << 20
 
 
 @contextmanager
-def small_disk(place: Path) -> Iterator[Path]:
+def small_disk(place: Path, size_bytes: int = SMALL_DISK_BYTES) -> Iterator[Path]:
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "none", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", str(place)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         raise CannotBeHad("no right to mount a small file system here")
     try:

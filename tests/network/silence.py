@@ -8,8 +8,6 @@
 | a TCP connection that nobody keeps           | a plain listener                       |
 """
 
-import http.client
-import re
 import socket
 import ssl
 import time
@@ -20,11 +18,11 @@ from harness.authority import Authority
 from harness.federation import APPS
 from harness.firewall import Firewall
 from harness.flower_cli import FlwrCli
+from harness.outer_superlink import OuterSuperlink, get
 from harness.place import Place
-from harness.ports import free_address, free_port
 from harness.process import Process
 from harness.release import flower
-from harness.superlink import LinkOptions, Superlink
+from harness.superlink import LinkOptions
 from harness.supernode import Supernode
 from harness.waiting import wait_for
 from harness.workspace import Workspace
@@ -37,49 +35,6 @@ ANSWER_LIMIT_S = 10.0
 # Packets take less than a millisecond here; what does not arrive in this time never will.
 LOST_AFTER_S = 3.0
 START_LIMIT_S = 60.0
-
-
-class OuterSuperlink(Superlink):
-    """A SuperLink that the inner side reaches through the firewall; it says how it is in its log and its metrics."""
-
-    def __init__(self, place: Place, options: LinkOptions, host: str):
-        super().__init__(place, options)
-        self._host = host
-        self.control_address = f"{host}:{free_port()}"
-        self.fleet_address = f"{host}:{free_port()}"
-        self.metrics_address = free_address()
-        self._namespace = place.namespace
-
-    @property
-    def http_address(self) -> str:
-        return f"{self._host}:{self.http_port}"
-
-    def settle(self, limit_s: float = START_LIMIT_S) -> bool:
-        self.process.wait_line("SuperLink is ready", limit_s)
-        return True
-
-    def _addresses(self) -> list[str]:
-        words = list(super()._addresses())
-        words[words.index("--host") + 1] = self._host
-        return [*words, "--metrics-address", self.metrics_address]
-
-    def metrics(self) -> str:
-        with self._namespace.connect(self.metrics_address) as connection:
-            return get(connection, "/metrics")
-
-    def calls(self, rpc: str) -> int:
-        """How often it was called, in all."""
-        counted = re.findall(rf'^trellis_calls_total{{[^}}]*rpc="{rpc}"[^}}]*}} (\d+)', self.metrics(), re.MULTILINE)
-        return sum(int(count) for count in counted)
-
-
-def get(connection: socket.socket, path: str, limit_s: float = ANSWER_LIMIT_S) -> str:
-    """The answer to an HTTP request on an open connection, which stays open."""
-    connection.settimeout(limit_s)
-    connection.sendall(f"GET {path} HTTP/1.1\r\nhost: superlink\r\n\r\n".encode())
-    response = http.client.HTTPResponse(connection)
-    response.begin()
-    return response.read().decode()
 
 
 @dataclass

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from network.silence import LOST_AFTER_S, get
+from harness.outer_superlink import get
+from network.silence import LOST_AFTER_S
 
 pytestmark = pytest.mark.trellis_only
 

@@ -116,7 +116,7 @@ impl Engine {
                     if work.state == State::Running {
                         self.disk(move |store| store.step(work.id, Event::Interrupted)).await?;
                     }
-                    tracing::info!(run = %work.run, message = %work.id, "an instruction from before the restart goes on");
+                    tracing::info!(run = %work.run, instruction = %work.id, "an instruction from before the restart goes on");
                     carry::begin(Arc::clone(self), work.id, None);
                 }
             }

@@ -51,7 +51,7 @@ async fn step(engine: &Arc<Engine>, id: MessageId) -> Step {
         return Step::Done;
     };
     if now() >= work.expires_at {
-        tracing::warn!(run = %work.run, message = %id, "an instruction is dropped: nobody waits for it any more");
+        tracing::warn!(run = %work.run, instruction = %id, "an instruction is dropped: nobody waits for it any more");
         engine.forget(id).await;
         return Step::Done;
     }
@@ -70,7 +70,7 @@ async fn step(engine: &Arc<Engine>, id: MessageId) -> Step {
             Step::Done
         }
         Err(Trouble::Failed { code, reason }) => {
-            tracing::warn!(run = %work.run, message = %id, "answered with an error: {reason}");
+            tracing::warn!(run = %work.run, instruction = %id, "answered with an error: {reason}");
             match engine.refuse(&work, code, &reason).await {
                 Ok(_) => Step::Done,
                 Err(error) => later(engine, &error).await,
@@ -178,7 +178,7 @@ pub async fn confirm(engine: &Arc<Engine>, run: RunId, id: MessageId) {
             async move { fleet.confirm(node, run, &text).await }
         });
         if let Err(trouble) = confirmed.await {
-            tracing::debug!(%run, message = %id, ?trouble, "not confirmed");
+            tracing::debug!(%run, instruction = %id, ?trouble, "not confirmed");
         }
     });
 }
@@ -191,7 +191,7 @@ async fn carry_out(engine: &Arc<Engine>, work: &Work) -> Result<(), Trouble> {
     };
     let id = work.id;
     if !transfer::is_here(engine, &work.tree).await? {
-        tracing::warn!(run = %work.run, message = %id, "objects of an instruction are gone from the disk: fetching them again");
+        tracing::warn!(run = %work.run, instruction = %id, "objects of an instruction are gone from the disk: fetching them again");
         engine.disk(move |store| store.step(id, Event::ObjectsLost)).await?;
         return Ok(());
     }
@@ -232,7 +232,7 @@ async fn conclude(engine: &Engine, work: &Work, outcome: Outcome) -> Result<(), 
             Ok(())
         }
         Outcome::Failed { code, reason } => {
-            tracing::warn!(run = %work.run, message = %id, "the app failed: {reason}");
+            tracing::warn!(run = %work.run, instruction = %id, "the app failed: {reason}");
             engine.refuse(work, code, &reason).await?;
             Ok(())
         }
@@ -241,7 +241,7 @@ async fn conclude(engine: &Engine, work: &Work, outcome: Outcome) -> Result<(), 
             if engine.stop.is_cancelled() {
                 return Err(Trouble::Stopping);
             }
-            tracing::warn!(run = %work.run, message = %id, "an instruction is carried out later: {reason}");
+            tracing::warn!(run = %work.run, instruction = %id, "an instruction is carried out later: {reason}");
             engine.pause(PAUSE).await.ok_or(Trouble::Stopping)
         }
     }

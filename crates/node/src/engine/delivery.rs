@@ -34,7 +34,7 @@ pub async fn deliver_all(engine: Arc<Engine>) -> Result<(), Error> {
             Err(Trouble::Stopping) => return Ok(()),
             Err(Trouble::RunOver(why)) => engine.end_run(owed.run, &why).await,
             Err(Trouble::Failed { reason, .. }) => {
-                tracing::error!(run = %owed.run, message = %owed.id, "a reply is lost: {reason}");
+                tracing::error!(run = %owed.run, instruction = %owed.id, "a reply is lost: {reason}");
                 engine.watch.reply_dropped(Dropped::Refused);
                 engine.forget(owed.id).await;
             }
@@ -52,21 +52,21 @@ async fn deliver(engine: &Arc<Engine>, owed: &Owed) -> Result<(), Trouble> {
     let id = owed.id;
     for _ in 0..MOST_ANNOUNCEMENTS {
         if now() >= owed.expires_at {
-            tracing::warn!(run = %owed.run, message = %id, "a reply is dropped: nobody waits for it any more");
+            tracing::warn!(run = %owed.run, instruction = %id, "a reply is dropped: nobody waits for it any more");
             engine.watch.reply_dropped(Dropped::Expired);
             engine.forget(id).await;
             return Ok(());
         }
         match announce_and_send(engine, owed).await? {
             Sent::All => {
-                tracing::debug!(run = %owed.run, message = %id, "reply delivered");
+                tracing::debug!(run = %owed.run, instruction = %id, "reply delivered");
                 let age = Duration::try_from_secs_f64(now() - owed.replied_at).unwrap_or_default();
                 engine.watch.reply_delivered(age);
                 engine.forget(id).await;
                 return Ok(());
             }
             Sent::Lost => {
-                tracing::warn!(run = %owed.run, message = %id, "a reply was damaged: carrying the instruction out again");
+                tracing::warn!(run = %owed.run, instruction = %id, "a reply was damaged: carrying the instruction out again");
                 engine.disk(move |store| store.step(id, Event::ObjectsLost)).await?;
                 carry::begin(Arc::clone(engine), id, None);
                 return Ok(());

@@ -97,15 +97,15 @@ async fn take(
         return;
     };
     let Ok(id) = metadata.message_id.parse::<MessageId>() else {
-        tracing::warn!(message = metadata.message_id, "an instruction without a proper id was not taken");
+        tracing::warn!(instruction = metadata.message_id, "an instruction without a proper id was not taken");
         return;
     };
     let run = RunId(metadata.run_id);
     if crate::store::objects_of(&tree).is_err() {
-        tracing::warn!(%run, message = %id, "an instruction whose objects have no proper names was not taken");
+        tracing::warn!(%run, instruction = %id, "an instruction whose objects have no proper names was not taken");
         return;
     }
-    tracing::debug!(%run, message = %id, kind = metadata.message_type, "instruction");
+    tracing::debug!(%run, instruction = %id, kind = metadata.message_type, "instruction");
     // Official SuperLinks hand an instruction out once: it is held here until the disk has it.
     let (kept, objects) = (message.clone(), tree.clone());
     let store = move |store: &crate::store::Store| store.receive(id, &kept, &objects, now());

@@ -9,11 +9,16 @@ use trellis_core::id::NodeId;
 use super::Engine;
 use super::link::{Unanswered, random};
 use crate::error::Error;
+use crate::store::Store;
 
-/// As announced. The SuperLink gives up a node after twice that.
-const HEARTBEAT_INTERVAL_S: f64 = 30.0;
-/// Earlier than announced by up to this share, so that fleets do not beat together.
-const HEARTBEAT_EARLY: (f64, f64) = (0.58, 0.75);
+/// As announced. The SuperLink waits twice that for a silent node, and then answers in its place. What a node has taken it
+/// keeps through lost links and reboots, so it is worth waiting for; a node that leaves for good says so.
+const ANNOUNCED_INTERVAL_S: f64 = 180.0;
+/// The same for a node that stops in the middle of a run: an update takes less.
+const RETURN_INTERVAL_S: f64 = 60.0;
+/// Between two heartbeats, shortest and longest, so that fleets do not beat together. Much less than announced: they also
+/// find out whether the link works.
+const HEARTBEAT_S: (f64, f64) = (17.5, 22.5);
 /// Between two tries of a node that the SuperLink does not take: somebody may have registered it meanwhile.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(5);
 /// A SuperLink that is asked to stop knowing the node gets so long.
@@ -66,7 +71,7 @@ async fn join(engine: &Engine) -> Result<Option<NodeId>, Error> {
 
 /// Activates the node, after registering it where that is its own business.
 async fn try_to_join(engine: &Engine, previous: Option<NodeId>) -> Result<NodeId, Unanswered> {
-    let activate = || engine.link.call(|fleet| async move { fleet.activate_node(HEARTBEAT_INTERVAL_S).await });
+    let activate = || engine.link.call(|fleet| async move { fleet.activate_node(ANNOUNCED_INTERVAL_S).await });
     let refused = match activate().await {
         Err(Unanswered::Refused(error)) => error,
         other => return other,
@@ -106,7 +111,7 @@ enum Presence {
 }
 
 async fn send_heartbeat(engine: &Engine, id: NodeId) -> Result<Presence, Unanswered> {
-    let beat = engine.link.call(|fleet| async move { fleet.send_heartbeat(id, HEARTBEAT_INTERVAL_S).await });
+    let beat = engine.link.call(|fleet| async move { fleet.send_heartbeat(id, ANNOUNCED_INTERVAL_S).await });
     match beat.await {
         Ok(true) => Ok(Presence::Known),
         Ok(false) | Err(Unanswered::Refused(FleetError::NotKnown { .. })) => Ok(Presence::Unknown),
@@ -121,8 +126,8 @@ async fn send_heartbeat(engine: &Engine, id: NodeId) -> Result<Presence, Unanswe
 /// Tells the SuperLink that the node lives, until it does not know the node.
 async fn beat(engine: &Engine, id: NodeId) -> Result<(), Unanswered> {
     while send_heartbeat(engine, id).await? == Presence::Known {
-        let (least, most) = HEARTBEAT_EARLY;
-        let wait = HEARTBEAT_INTERVAL_S * (least + (most - least) * random());
+        let (least, most) = HEARTBEAT_S;
+        let wait = least + (most - least) * random();
         tokio::select! {
             () = engine.stop.cancelled() => return Err(Unanswered::Stopping),
             () = engine.disowned.notified() => return Ok(()),
@@ -132,11 +137,23 @@ async fn beat(engine: &Engine, id: NodeId) -> Result<(), Unanswered> {
     Ok(())
 }
 
-/// Tells the SuperLink that the node goes: nobody then waits for it. It stays registered, to come back as the same.
+/// Tells the SuperLink that the node goes. In the middle of a run it may be back in a moment, and then nothing should be
+/// lost; otherwise nobody waits for it. It stays registered, to come back as the same.
 pub async fn leave(engine: &Engine) {
-    let id = *engine.identity.borrow();
-    if let Some(id) = id {
-        let gone = tokio::time::timeout(LEAVE_LIMIT, engine.link.fleet().deactivate_node(id)).await;
-        tracing::debug!(?gone, "left");
-    }
+    let Some(id) = *engine.identity.borrow() else { return };
+    let fleet = engine.link.fleet();
+    let told = async {
+        if takes_part(engine).await {
+            fleet.send_heartbeat(id, RETURN_INTERVAL_S).await.map(drop)
+        } else {
+            fleet.deactivate_node(id).await
+        }
+    };
+    let gone = tokio::time::timeout(LEAVE_LIMIT, told).await;
+    tracing::debug!(?gone, "left");
+}
+
+async fn takes_part(engine: &Engine) -> bool {
+    let any = |store: &Store| Ok(!store.runs()?.is_empty() || !store.all_work()?.is_empty());
+    engine.disk(any).await.unwrap_or(true)
 }

@@ -123,8 +123,11 @@ impl Visit for Line {
         self.keep(field, value.into());
     }
 
+    /// With its causes: the first words of an error often say only what could not be done, not why.
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.keep(field, value.to_string().into());
+        let causes = std::iter::successors(value.source(), |cause| cause.source());
+        let text = causes.fold(value.to_string(), |text, cause| format!("{text}: {cause}"));
+        self.keep(field, text.into());
     }
 
     /// Whatever was given by `Display` or `Debug`.

@@ -169,3 +169,28 @@ fn any_field_of_any_line() {
     let odd: Value = serde_json::from_str(&lines[1]).expect("one line of JSON");
     assert_eq!((&odd["data"], &odd["message"]), (&json!("no JSON"), &json!("")));
 }
+
+#[derive(Debug)]
+struct NotStored(io::Error);
+
+impl std::fmt::Display for NotStored {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("the state cannot be written")
+    }
+}
+
+impl std::error::Error for NotStored {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+#[test]
+fn errors_are_told_with_their_causes() {
+    let error = NotStored(io::Error::other("no space left"));
+    let lines = logged(LogFormat::Json, "info", || {
+        tracing::error!(error = &error as &dyn std::error::Error, "trying again");
+    });
+    let line: Value = serde_json::from_str(&lines[0]).expect("one line of JSON");
+    assert_eq!(line["error"], "the state cannot be written: no space left");
+}

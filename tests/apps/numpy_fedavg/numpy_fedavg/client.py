@@ -10,6 +10,7 @@ from flwr.clientapp import ClientApp
 from numpy_fedavg import model
 
 GATE_LIMIT_S = 120.0
+ALL_PARTITIONS = -1
 GATE_CHECK_S = 0.05
 
 app = ClientApp()
@@ -19,6 +20,10 @@ app = ClientApp()
 def train(message: Message, context: Context) -> Message:
     partition = int(context.node_config["partition-id"])
     _pass_gate(context, partition)
+    time.sleep(float(context.run_config["train-seconds"]))
+    if context.run_config["empty"]:
+        content = RecordDict({"arrays": message.content["arrays"], "metrics": _metrics(context, [])})
+        return Message(content=content, reply_to=message)
     arrays = message.content["arrays"].to_numpy_ndarrays()
     server_round = int(message.content["config"]["server-round"])
     updated = model.local_update(arrays, int(context.run_config["seed"]), partition, server_round)
@@ -28,7 +33,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    arrays = message.content["arrays"].to_numpy_ndarrays()
+    arrays = [] if context.run_config["empty"] else message.content["arrays"].to_numpy_ndarrays()
     return Message(content=RecordDict({"metrics": _metrics(context, arrays)}), reply_to=message)
 
 
@@ -39,11 +44,12 @@ def _metrics(context: Context, arrays: list[np.ndarray]) -> MetricRecord:
 
 
 def _pass_gate(context: Context, partition: int) -> None:
-    """Let a test hold one client between receiving an instruction and answering it."""
-    gate = str(context.run_config["gate-path"])
-    if not gate or partition != int(context.run_config["gate-partition"]):
+    """Let a test hold one client, or all, between receiving an instruction and answering it."""
+    gate, gated = str(context.run_config["gate-path"]), int(context.run_config["gate-partition"])
+    if not gate or gated not in (partition, ALL_PARTITIONS):
         return
-    Path(gate + ".started").touch()
+    for name in (".started", f".started-{partition}"):
+        Path(gate + name).touch()
     deadline = time.monotonic() + GATE_LIMIT_S
     while not Path(gate + ".open").exists():
         if time.monotonic() > deadline:

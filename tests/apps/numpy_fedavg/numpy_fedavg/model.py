@@ -40,7 +40,7 @@ def total_examples(partitions: int) -> int:
 
 def mean_square(arrays: list[np.ndarray]) -> float:
     total = sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays)
-    return total / sum(array.size for array in arrays)
+    return total / max(1, sum(array.size for array in arrays))
 
 
 def digest(arrays: list[np.ndarray]) -> str:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
-from flwr.serverapp.strategy import FedAvg
 
 from numpy_fedavg import model
+from numpy_fedavg.journal import Journal, JournalledFedAvg
 
 app = ServerApp()
 
@@ -22,14 +22,17 @@ def main(grid: Grid, context: Context) -> None:
     result_path = str(config["result-path"])
     if result_path:
         Path(result_path + ".pid").write_text(f"{os.getpid()}\n")
+    journal = Journal(str(config["journal-path"]))
     arrays = model.initial_arrays(int(config["seed"]), int(config["array-count"]), int(config["array-length"]))
 
     def report(server_round: int, current: ArrayRecord) -> MetricRecord:
-        value = model.mean_square(current.to_numpy_ndarrays())
+        journal.note("end", server_round)
+        value = model.mean_square([] if config["empty"] else current.to_numpy_ndarrays())
         print(f"numpy-fedavg: round {server_round} of {rounds}: mean square {value:.6f}")
         return MetricRecord({"mean-square": value})
 
-    strategy = FedAvg(
+    strategy = JournalledFedAvg(
+        journal,
         fraction_evaluate=1.0 if config["evaluate"] else 0.0,
         min_train_nodes=nodes,
         min_evaluate_nodes=nodes,

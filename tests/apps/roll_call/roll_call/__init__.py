@@ -1,0 +1,1 @@
+"""An app that asks all nodes and counts the answers; what the nodes answer is theirs."""

@@ -1,0 +1,106 @@
+"""A federation of our own nodes, which are made to die at random moments and are started again on their state.
+
+The SuperLink may be made to die, too: that is `campaign`.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from harness.campaign import DOWN_S, LEFT_BEHIND_LIMIT_S, Campaign
+from harness.own_supernode import OwnSupernode
+from harness.process import marked_pids, pid_exists
+from harness.waiting import NotInTime, wait_for
+
+# A node that ended five times while it carried out one instruction answers it with an error: an app may be the reason.
+# Nothing here is about that, so nobody is ended so often before all have answered.
+MOST_ENDS_PER_INSTRUCTION = 3
+ANSWER_LIMIT_S = 120.0
+
+
+class NodeCampaign(Campaign):
+    """`restarts` counts how often a node was ended and started again."""
+
+    restarts = 0
+
+    def kill_nodes(self, run_id: int, name: str, times: int, after_s: tuple[float, float]) -> int:
+        """kill -9 of one node or another at random moments while the run goes on; how many were done.
+
+        Half of the time its apps die too, as when the machine loses power; else they are left to find out.
+        """
+
+        def kill(node: OwnSupernode) -> None:
+            node.process.kill() if self._random.random() < 0.5 else node.kill_everything()
+
+        return self._restart_nodes(run_id, name, times, after_s, kill)
+
+    def stop_nodes(self, run_id: int, name: str, times: int, after_s: tuple[float, float]) -> int:
+        """The same with SIGTERM; the nodes have to end by themselves, and without complaint."""
+
+        def stop(node: OwnSupernode) -> None:
+            code = node.process.stop()
+            assert code == 0, f"{node.name} ended with {code} when told to stop"
+
+        return self._restart_nodes(run_id, name, times, after_s, stop)
+
+    def _restart_nodes(
+        self, run_id: int, name: str, times: int, after_s: tuple[float, float], end: Callable[[OwnSupernode], None]
+    ) -> int:
+        ends, answered = Counter(), 0
+        for done in range(times):
+            if self._finished_within(run_id, self._random.uniform(*after_s)):
+                return done
+            node = self._random.choice(self.federation.nodes)
+            if ends[node.name] == MOST_ENDS_PER_INSTRUCTION and not self._wait_answers(run_id, name, answered):
+                return done
+            if (now := self.federation.journal(name).answered()) != answered:
+                ends, answered = Counter(), now
+            ends[node.name] += 1
+            end(node)
+            # Not waiting for anything: the length of the outage is part of the experiment.
+            time.sleep(self._random.uniform(*DOWN_S))
+            node.start()
+            self.restarts += 1
+            self._tell(f"{node.name} ended and started again, after {answered} answers")
+        return times
+
+    def _wait_answers(self, run_id: int, name: str, before: int) -> bool:
+        """Until all nodes have answered once more; False if the run is over instead."""
+        journal = self.federation.journal(name)
+
+        def look() -> str | None:
+            if journal.answered() > before:
+                return "answered"
+            return "finished" if self._finished_within(run_id, 0.05) else None
+
+        return wait_for("the next answers of all nodes", look, ANSWER_LIMIT_S) == "answered"
+
+    def left_behind(self) -> list[str]:
+        """Stop everything and name what should not be left, of the nodes too."""
+        left = []
+        for node in self.federation.nodes:
+            left += _objects_left(node)
+            if code := node.process.stop():
+                left.append(f"{node.name} ended with {code} when told to stop")
+        left += super().left_behind()
+        return left + self._processes_left()
+
+    def _processes_left(self) -> list[str]:
+        mark = self.federation.workspace.mark
+
+        def living() -> list[int]:
+            return [pid for pid in marked_pids(mark) if pid_exists(pid)]
+
+        try:
+            wait_for("everything that the nodes started to end", lambda: not living(), LEFT_BEHIND_LIMIT_S)
+        except NotInTime:
+            return [f"process {pid}" for pid in living()]
+        return []
+
+
+def _objects_left(node: OwnSupernode) -> list[str]:
+    try:
+        wait_for(f"{node.name} to have delivered all", lambda: not node.stored_objects(), LEFT_BEHIND_LIMIT_S)
+    except NotInTime:
+        return [f"object file {path}" for path in node.stored_objects()]
+    return []
