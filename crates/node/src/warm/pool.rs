@@ -15,10 +15,12 @@ use super::process::{Launcher, Process, StartError, Starting, Worker};
 use super::{WorkerStatus, chain};
 use crate::app::InstalledApp;
 use crate::config::WarmSettings;
+use crate::watch::{AppEnd, Watch};
 
 pub struct Workers {
     pub launcher: Launcher,
     settings: WarmSettings,
+    watch: Watch,
     pool: Mutex<Pool>,
     /// Workers on their way out.
     endings: TaskTracker,
@@ -75,8 +77,8 @@ impl Drop for Timer {
 }
 
 impl Workers {
-    pub fn new(launcher: Launcher, settings: WarmSettings) -> Workers {
-        Workers { launcher, settings, pool: Mutex::default(), endings: TaskTracker::new() }
+    pub fn new(launcher: Launcher, settings: WarmSettings, watch: Watch) -> Workers {
+        Workers { launcher, settings, watch, pool: Mutex::default(), endings: TaskTracker::new() }
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -176,6 +178,12 @@ impl Workers {
 
     fn retire(&self, owned: Owned, why: Why) {
         let Owned { worker, run, messages, .. } = owned;
+        match why {
+            Why::TooLarge { .. } => self.watch.app_ended(AppEnd::Memory),
+            // Whose instruction it failed has told.
+            Why::Gone | Why::NotLoaded => {}
+            _ => self.watch.app_ended(AppEnd::Unneeded),
+        }
         tracing::info!(%run, pid = worker.process().pid(), messages, "app worker ended: {why}");
         self.endings.spawn(worker.end());
     }
