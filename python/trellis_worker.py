@@ -29,7 +29,6 @@ import traceback
 
 OLDEST_FLWR = (1, 25)
 HEADER_LENGTH = struct.Struct(">I")
-ARRAY_CHUNK = b"ArrayChunk  "
 REASON_LIMIT = 4000
 
 
@@ -185,16 +184,23 @@ class Inbox:
 
     def take(self, name: str, content: bytes) -> None:
         kind, children, _ = self._flower.head_values(content)
-        if content.startswith(ARRAY_CHUNK):
-            # As flwr makes it, but without a copy: these are the bulk of a model.
-            made = self._flower.kinds[kind](memoryview(content)[content.index(0) + 1 :])
+        below = {child: self._made[child] for child in children}
+        # Chunks and arrays are the bulk of a model; flwr's own way copies them three times.
+        if kind == "ArrayChunk":
+            made = body_of(content)
+        elif kind == "Array":
+            made = self._array(json.loads(bytes(body_of(content))), list(below.values()))
         else:
-            made = self._flower.kinds[kind].inflate(content, children={child: self._made[child] for child in children})
+            made = self._flower.kinds[kind].inflate(content, children=below)
         self._made[name] = made
         for child in children:
             self._uses[child] -= 1
             if not self._uses[child]:
                 del self._made[child]
+
+    def _array(self, body: dict, chunks: list[memoryview]) -> object:
+        data = b"".join(chunks[index] for index in body["arraychunk_ids"])
+        return self._flower.kinds["Array"](body["dtype"], tuple(body["shape"]), body["stype"], data)
 
     def message(self) -> object:
         message = self._made.pop(self._root)
@@ -293,10 +299,15 @@ class Worker:
         return self._flower.protocol.ObjectTree(object_id=name, children=trees)
 
 
+def body_of(content: bytes) -> memoryview:
+    """An object without its header, which ends with the first zero byte."""
+    return memoryview(content)[content.index(0) + 1 :]
+
+
 def encoded(held: object) -> list:
     """The bytes of an object, in pieces; flwr's own way copies the bulk of a model twice."""
     if type(held).__qualname__ == "ArrayChunk":
-        return [ARRAY_CHUNK + b"%d\0" % len(held.data), held.data]
+        return [b"ArrayChunk  %d\0" % len(held.data), held.data]
     return [held.deflate()]
 
 

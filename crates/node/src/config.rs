@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trellis_client::Target;
+pub use trellis_client::fleet::retry::Backoff;
 use trellis_wire::proto;
 
 #[derive(Debug, Clone)]
@@ -47,23 +48,13 @@ pub struct Keepalive {
 }
 
 /// How a link that does not work is tried again.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Retry {
     /// Tries after the first one that failed, before the node gives up; `None`: it never does.
     pub max_retries: Option<u64>,
     /// Time without a working link before the node gives up; `None`: it never does.
     pub max_wait: Option<Duration>,
     pub backoff: Backoff,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Backoff {
-    /// Doubled after each try, from `first` up to `cap`, with jitter.
-    Exponential {
-        first: Duration,
-        cap: Duration,
-    },
-    Fixed(Duration),
 }
 
 /// Who carries out instructions.

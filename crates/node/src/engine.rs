@@ -65,7 +65,7 @@ impl Engine {
         let stop = CancellationToken::new();
         let identity = watch::Sender::new(None);
         Arc::new(Engine {
-            link: Link::new(fleet, config.retry.clone(), watch.clone(), stop.clone(), identity.subscribe()),
+            link: Link::new(fleet, config.retry, watch.clone(), stop.clone(), identity.subscribe()),
             slots: Arc::new(Semaphore::new(config.apps.max_concurrent)),
             identity,
             disowned: Notify::new(),
@@ -82,6 +82,8 @@ impl Engine {
 
     /// Works until told to stop, or until the link is given up.
     pub async fn run(self: Arc<Engine>, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        let apps = Arc::downgrade(&self);
+        self.watch.ask_for_apps(move || apps.upgrade().map(|engine| engine.apps.status()).unwrap_or_default());
         self.recover().await?;
         let mut loops = JoinSet::new();
         loops.spawn(session::keep(Arc::clone(&self)));
@@ -212,10 +214,6 @@ impl Engine {
     /// The reply, or the instruction, is of no use any more.
     async fn forget(&self, id: MessageId) {
         self.until_stored("an instruction that is done could not be forgotten", move |store| store.forget(id)).await;
-    }
-
-    fn tell_apps(&self) {
-        self.watch.apps(self.apps.status());
     }
 
     async fn note_owed(&self) {

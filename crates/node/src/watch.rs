@@ -8,7 +8,7 @@ mod status;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use ask::{AskError, ask};
@@ -81,6 +81,7 @@ pub struct Watch {
 struct Shared {
     now: fn() -> Seconds,
     status: Mutex<Status>,
+    apps: OnceLock<Box<dyn Fn() -> Vec<AppStatus> + Send + Sync>>,
     metrics: Metrics,
 }
 
@@ -107,7 +108,7 @@ impl Watch {
             gpu: Gpu::NotAsked,
             disk: Disk::default(),
         };
-        Watch { shared: Arc::new(Shared { now, status: Mutex::new(status), metrics }) }
+        Watch { shared: Arc::new(Shared { now, status: Mutex::new(status), apps: OnceLock::new(), metrics }) }
     }
 
     fn status_mut(&self) -> MutexGuard<'_, Status> {
@@ -192,9 +193,9 @@ impl Watch {
         self.shared.metrics.transferred(direction, bytes);
     }
 
-    /// The apps that there are now.
-    pub fn apps(&self, apps: Vec<AppStatus>) {
-        self.status_mut().apps = apps;
+    /// Whom to ask for the apps that there are, whenever somebody wants to know. Said once.
+    pub fn ask_for_apps(&self, apps: impl Fn() -> Vec<AppStatus> + Send + Sync + 'static) {
+        let _ = self.shared.apps.set(Box::new(apps));
     }
 
     pub fn app_ended(&self, why: AppEnd) {
@@ -212,7 +213,8 @@ impl Watch {
 
     /// How the node is now.
     pub fn status(&self) -> Status {
-        self.status_mut().clone()
+        let apps = self.shared.apps.get().map(|apps| apps()).unwrap_or_default();
+        Status { apps, ..self.status_mut().clone() }
     }
 
     pub fn is_connected(&self) -> bool {

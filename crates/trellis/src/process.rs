@@ -1,6 +1,8 @@
-//! What the operating system gives this process: signals and open files.
+//! What the operating system gives this process: signals, open files, memory.
 
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -20,6 +22,24 @@ pub fn raise_open_file_limit() -> io::Result<u64> {
         }
         current => Ok(current.unwrap_or(u64::MAX)),
     }
+}
+
+/// Tells the allocator to take memory as it is needed. By default it takes pages of 2 MiB, and a program that waits most of
+/// the time holds 8 MiB for nothing.
+const MEMORY_AS_NEEDED: (&str, &str) = ("MIMALLOC_ARENA_EAGER_COMMIT", "0");
+
+/// Starts this program again, in the same process, unless the allocator was told already: it reads its settings before
+/// anything else runs. Where that does not work, the program goes on and only takes more memory.
+pub fn take_memory_as_needed() {
+    let (variable, value) = MEMORY_AS_NEEDED;
+    let (Ok(program), true) = (std::env::current_exe(), std::env::var_os(variable).is_none()) else { return };
+    let mut arguments = std::env::args_os();
+    let mut again = Command::new(program);
+    if let Some(name) = arguments.next() {
+        again.arg0(name);
+    }
+    // Returns only when it failed.
+    let _ = again.args(arguments).env(variable, value).exec();
 }
 
 /// The two signals that ask us to stop.

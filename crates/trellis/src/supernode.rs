@@ -21,7 +21,7 @@ use trellis_client::{NodeKey, Trust};
 use trellis_node::config::{AppMode, Config};
 
 use crate::logging;
-use crate::process::StopSignals;
+use crate::process::{StopSignals, take_memory_as_needed};
 use crate::remote::explain;
 use crate::settings::here::{self, complain, fail, print};
 use crate::settings::{Checker, Flags, Problem, RawArgs, problem};
@@ -34,6 +34,8 @@ const LEFTOVERS: Duration = Duration::from_secs(2);
 
 /// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
 pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
+    // There may be many on a machine, and each lives long.
+    take_memory_as_needed();
     match prepare(called, arguments) {
         Ok(checked) => start(checked),
         Err(done) => done,
@@ -41,7 +43,7 @@ pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
 }
 
 /// What a node is to be started with, unless something else was asked for, and done. Flags and their texts are forgotten
-/// with it: a node lives long, and there may be many on a machine.
+/// with it.
 fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     let flags = Flags::new::<SupernodeArgs>(called, &SUPERNODE);
     if arguments.first().is_some_and(|first| first == "status") {

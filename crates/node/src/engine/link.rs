@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use trellis_client::fleet::retry::{self, Schedule};
+use trellis_client::fleet::retry::Schedule;
 use trellis_client::fleet::{Fleet, FleetError, Transport};
 use trellis_core::id::NodeId;
 
-use crate::config::{Backoff, Retry};
+use crate::config::Retry;
 use crate::watch::Watch;
 
 /// Why a call has no answer.
@@ -51,21 +51,14 @@ impl Link {
         &self.fleet
     }
 
-    fn schedule(&self) -> Schedule {
-        let backoff = match self.retry.backoff {
-            Backoff::Exponential { first, cap } => retry::Backoff::Exponential { first, cap },
-            Backoff::Fixed(time) => retry::Backoff::Fixed(time),
-        };
-        Schedule::new(backoff, self.retry.max_retries, self.retry.max_wait)
-    }
-
     /// Makes a call until it is answered. A SuperLink that is not the right one is tried again too: somebody may mend an
     /// address or a certificate, here or there, and a node that had ended could not come back by itself.
     pub async fn call<T, F>(&self, mut call: impl FnMut(Fleet) -> F) -> Result<T, Unanswered>
     where
         F: Future<Output = Result<T, FleetError>>,
     {
-        let mut schedule = self.schedule();
+        let Retry { backoff, max_retries, max_wait } = self.retry;
+        let mut schedule = Schedule::new(backoff, max_retries, max_wait);
         let mut faults = 0;
         loop {
             let mut returns = self.returns.subscribe();

@@ -15,10 +15,12 @@ use super::process::{Launcher, Process, StartError, Starting, Worker};
 use super::{WorkerStatus, chain};
 use crate::app::InstalledApp;
 use crate::config::WarmSettings;
+use crate::watch::{AppEnd, Watch};
 
 pub struct Workers {
     pub launcher: Launcher,
     settings: WarmSettings,
+    watch: Watch,
     pool: Mutex<Pool>,
     /// Workers on their way out.
     endings: TaskTracker,
@@ -75,8 +77,8 @@ impl Drop for Timer {
 }
 
 impl Workers {
-    pub fn new(launcher: Launcher, settings: WarmSettings) -> Workers {
-        Workers { launcher, settings, pool: Mutex::default(), endings: TaskTracker::new() }
+    pub fn new(launcher: Launcher, settings: WarmSettings, watch: Watch) -> Workers {
+        Workers { launcher, settings, watch, pool: Mutex::default(), endings: TaskTracker::new() }
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -132,17 +134,16 @@ impl Workers {
         let seen = Condition { gone, not_loaded: !loaded, resident_bytes, ..Condition::default() };
         let fate = fate(&seen, &self.settings);
         let mut pool = self.pool();
-        let why = match fate {
-            Fate::End(why) => Some(why),
-            Fate::Keep => pool.closed.then_some(Why::Closing),
-        };
-        match why {
-            Some(why) => self.retire(owned, why),
-            None => self.keep(&mut pool, owned),
+        match fate {
+            Fate::End(why) => self.retire(owned, why),
+            Fate::Keep if pool.closed => self.retire(owned, Why::Closing),
+            Fate::Keep => self.keep(&mut pool, owned),
         }
-        if self.settings.spare && pool.wants_spare && pool.spare.is_none() && !pool.closed {
-            pool.wants_spare = false;
-            pool.spare = self.start_spare();
+        if self.settings.spare && pool.spare.is_none() && std::mem::take(&mut pool.wants_spare) {
+            drop(pool);
+            let spare = self.start_spare();
+            let mut pool = self.pool();
+            pool.spare = spare.filter(|_| !pool.closed);
         }
     }
 
@@ -177,6 +178,12 @@ impl Workers {
 
     fn retire(&self, owned: Owned, why: Why) {
         let Owned { worker, run, messages, .. } = owned;
+        match why {
+            Why::TooLarge { .. } => self.watch.app_ended(AppEnd::Memory),
+            // Whose instruction it failed has told.
+            Why::Gone | Why::NotLoaded => {}
+            _ => self.watch.app_ended(AppEnd::Unneeded),
+        }
         tracing::info!(%run, pid = worker.process().pid(), messages, "app worker ended: {why}");
         self.endings.spawn(worker.end());
     }

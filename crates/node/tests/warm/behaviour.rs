@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use trellis_wire::object::ConfigValue;
+use trellis_node::app::InstalledApp;
+use trellis_wire::object::{ConfigValue, MetricValue};
 use trellis_wire::proto;
 
 use crate::instruction::{Content, Instruction, NODE, TASK};
@@ -148,5 +149,18 @@ async fn what_is_printed_and_forked_does_not_disturb() {
         assert_eq!(content.number("squared"), 49);
         place.apps.close().await;
         ended(content.number("left_behind") as u32).await;
+    }
+}
+
+#[tokio::test]
+async fn an_app_with_torch_gets_its_share_of_every_gpu() {
+    for release in releases() {
+        let place = Place::new(&release.python, lasting());
+        let directory = behaving().directory.with_file_name("app_with_torch");
+        let limited = InstalledApp { directory, ..app("limited:app") };
+        let reply = replied(place.execute_with(Instruction::new(9, ""), limited).await);
+        let told = &Content::of(&reply, &place.objects).metrics["metrics"];
+        assert_eq!(told["gpu-0"], MetricValue::Double(0.25));
+        assert_eq!(told["gpu-1"], MetricValue::Double(0.25));
     }
 }

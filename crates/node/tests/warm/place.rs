@@ -13,6 +13,7 @@ use trellis_node::config::WarmSettings;
 use trellis_node::objects::Objects;
 use trellis_node::resources::Confinement;
 use trellis_node::warm::{Setup, WarmApps};
+use trellis_node::watch::{About, Watch};
 use trellis_wire::error_reply::ErrorCode;
 
 use crate::instruction::{Content, Instruction};
@@ -76,10 +77,16 @@ impl Place {
                 variable("FLWR_TELEMETRY_ENABLED", "0"),
                 variable("FLWR_DISABLE_UPDATE_CHECK", "1"),
                 variable("TRELLIS_TEST_VARIABLE", "set"),
+                variable("TRELLIS_GPU_MEMORY_FRACTION", "0.25"),
                 ("FLWR_HOME".into(), home.into()),
             ],
             confinement: Arc::new(Confinement::none()),
             objects: objects.clone(),
+            watch: Watch::new(About {
+                version: "0".to_owned(),
+                superlink: "nowhere:1".to_owned(),
+                state_dir: directory.path().to_owned(),
+            }),
         };
         let apps = Arc::new(WarmApps::new(setup).unwrap());
         Place { directory, objects, apps }

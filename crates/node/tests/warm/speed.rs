@@ -1,5 +1,5 @@
-//! What warm apps cost. Measures, and judges nothing: `cargo test -p trellis-node --release --test warm -- --ignored
-//! --nocapture speed`.
+//! What warm apps cost. Measures, and judges nothing:
+//! `cargo test -p trellis-node --release --test warm -- --ignored --nocapture speed`.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use trellis_node::config::WarmSettings;
 use crate::instruction::Instruction;
 use crate::place::{Place, behaving, lasting, releases, replied};
 
-const EMPTY: u32 = 200;
+const EMPTY: usize = 200;
+const MODELS: usize = 5;
 const MODEL_NUMBERS: usize = 100_000_000 / 8;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,28 +18,40 @@ async fn speed() {
     for release in releases() {
         let place = Place::new(&release.python, WarmSettings { spare: true, ..lasting() });
         let first = timed(&place, Instruction::new(1, "count")).await;
-        let mut empty: Vec<Duration> = Vec::new();
+        let mut empty = Vec::new();
         for _ in 0..EMPTY {
             empty.push(timed(&place, Instruction::new(1, "count")).await);
         }
         empty.sort();
         // By then it is ready.
         let spare = timed(&place, Instruction::new(2, "count")).await;
-        let numbers: Vec<f64> = (0..MODEL_NUMBERS).map(|number| number as f64).collect();
-        let mut model = Vec::new();
-        for _ in 0..5 {
-            model.push(timed(&place, Instruction::new(1, "double").arrays(vec![numbers.clone()])).await);
-        }
-        let status = place.apps.status();
-        let resident = status.iter().find(|it| it.run.is_some_and(|run| run.0 == 1)).unwrap().rss_bytes.unwrap();
         println!(
-            "flwr {}: first instruction {first:?} (with a spare {spare:?}), empty ones median {:?} p99 {:?}; \
-             model of 100 MB {model:?}, {} MiB resident after that",
+            "flwr {}: first instruction {first:?}, with a spare {spare:?}; empty ones median {:?} p99 {:?}",
             release.version,
-            empty[EMPTY as usize / 2],
-            empty[EMPTY as usize * 99 / 100],
-            resident >> 20
+            empty[EMPTY / 2],
+            empty[EMPTY * 99 / 100],
         );
+
+        let numbers: Vec<f64> = (0..MODEL_NUMBERS).map(|number| number as f64).collect();
+        let worker = place.pid_of(1).await;
+        for what in ["measures", "double"] {
+            let (mut times, mut node_cpu, before) = (Vec::new(), Duration::ZERO, cpu_time(worker));
+            for _ in 0..MODELS {
+                let job = Instruction::new(1, what).arrays(vec![numbers.clone()]).job(&place.objects, behaving());
+                let (start, own) = (Instant::now(), cpu_time(std::process::id()));
+                replied(place.apps.execute(job).await);
+                times.push(start.elapsed());
+                node_cpu += cpu_time(std::process::id()) - own;
+            }
+            let (worker_cpu, count) = (cpu_time(worker) - before, MODELS as u32);
+            let resident = place.apps.status().iter().find(|it| it.pid == worker).and_then(|it| it.rss_bytes);
+            println!(
+                "  model of 100 MB, {what}: {times:?}; CPU each: node {:?}, worker {:?}; resident after that {:?} MiB",
+                node_cpu / count,
+                worker_cpu / count,
+                resident.map(|bytes| bytes >> 20),
+            );
+        }
     }
 }
 
@@ -47,4 +60,12 @@ async fn timed(place: &Place, instruction: Instruction) -> Duration {
     let start = Instant::now();
     replied(place.apps.execute(job).await);
     start.elapsed()
+}
+
+/// What a process used so far; says more than the clock on a machine that has other things to do.
+fn cpu_time(pid: u32) -> Duration {
+    let told = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let numbers: Vec<&str> = told.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = numbers[11..13].iter().map(|number| number.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
 }

@@ -25,6 +25,9 @@ pub use retry::Zero;
 
 type Checker<'a> = settings::Checker<'a, SupernodeArgs>;
 
+/// Settings of an app that is part of this program.
+type AppSettings = BTreeMap<String, String>;
+
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const DISK_BYTES: u64 = 20 * GIB;
@@ -47,7 +50,7 @@ pub struct Machine<'a> {
     /// Why a file is no key of a node, if so.
     pub unusable_key: &'a dyn Fn(&Path) -> Option<String>,
     /// Everything that is wrong with an app of this program.
-    pub native: &'a dyn Fn(&str, &BTreeMap<String, String>) -> Vec<trellis_native::Problem>,
+    pub native: &'a dyn Fn(&str, &AppSettings) -> Vec<trellis_native::Problem>,
     /// The interpreter of the `flwr-clientapp` on PATH.
     pub python: &'a dyn Fn() -> Option<PathBuf>,
 }

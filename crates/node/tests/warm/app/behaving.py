@@ -52,6 +52,10 @@ def double(message, context, config):
     return Message(RecordDict(content), reply_to=message)
 
 
+def measures(message, context, config):
+    return reply(message, size=sum(array.size for array in message.content["arrays"].to_numpy_ndarrays()))
+
+
 def raises(message, context, config):
     context.state["seen"] = MetricRecord({"count": 41})
     raise ZeroDivisionError("nothing to divide by")
@@ -124,9 +128,3 @@ def cannot_be_encoded(message, context, config):
             raise RuntimeError("not today")
 
     return Message(Odd(), reply_to=message)
-
-
-def flwr_version(message, context, config):
-    import flwr
-
-    return Message(RecordDict({"version": ConfigRecord({"flwr": flwr.__version__})}), reply_to=message)

@@ -1,12 +1,11 @@
 //! Checks of who carries out instructions, and how.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use trellis_node::config::{AppMode, Apps, WarmSettings};
 
-use super::{Checker, MIB, Machine};
+use super::{AppSettings, Checker, MIB, Machine};
 
 const IDLE: Duration = Duration::from_secs(600);
 const LONGEST_IDLE: Duration = Duration::from_secs(24 * 3600);
@@ -108,7 +107,7 @@ impl Checker<'_> {
         }
     }
 
-    fn native_settings(&mut self) -> BTreeMap<String, String> {
+    fn native_settings(&mut self) -> AppSettings {
         let name = "client-app-setting";
         let mut settings: Vec<(&str, String)> = Vec::new();
         for text in &self.raw.args.apps.client_app_setting {
@@ -119,7 +118,7 @@ impl Checker<'_> {
                 _ => self.refuse(&[name], format!("--{name}: {text:?} is no NAME=VALUE"), "write it like rounds=3"),
             }
         }
-        let mut found = BTreeMap::new();
+        let mut found = AppSettings::new();
         for (key, value) in settings {
             if found.insert(key.to_owned(), value).is_some() {
                 self.refuse(&[name], format!("--{name}: {key:?} is set twice"), "keep one of them");

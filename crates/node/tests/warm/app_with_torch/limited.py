@@ -1,0 +1,13 @@
+"""Tells how much of the GPUs it may take."""
+
+import torch
+from flwr.app import Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+app = ClientApp()
+
+
+@app.train()
+def train(message, context):
+    limits = MetricRecord({f"gpu-{device}": fraction for device, fraction in torch.limits.items()})
+    return Message(RecordDict({"metrics": limits}), reply_to=message)
