@@ -22,6 +22,10 @@ pub(crate) const HTTP_2: &[u8] = b"h2";
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 const PROBES: u32 = 3;
+/// A connection whose bytes nobody acknowledges for so long is given up. The system itself would go on for a quarter of an
+/// hour, at longer and longer intervals: after a link was cut for a minute, it would carry nothing for another.
+#[cfg(target_os = "linux")]
+const UNHEARD: Duration = Duration::from_secs(30);
 
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
@@ -64,7 +68,10 @@ pub(crate) async fn reach(target: &Target) -> Result<TcpStream, Error> {
 fn prepare(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL).with_retries(PROBES);
-    let _ = SockRef::from(stream).set_tcp_keepalive(&probes);
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_keepalive(&probes);
+    #[cfg(target_os = "linux")]
+    let _ = socket.set_tcp_user_timeout(Some(UNHEARD));
 }
 
 async fn secure(target: &Target, trust: &Trust, protocols: &[&[u8]], stream: TcpStream) -> Result<Connected, Error> {
