@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # As Ctrl-C: what tests have started, mounted and made ends with them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if config.getoption("--seed") is None:
         config.option.seed = random.SystemRandom().randrange(2**32)
     kind = config.getoption("--superlink")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from harness.campaign import DOWN_S, LEFT_BEHIND_LIMIT_S, Campaign
 from harness.federation import Federation
 from harness.own_supernode import OwnSupernode
-from harness.process import marked_pids, pid_exists
+from harness.process import command_line, marked_pids, pid_exists
 from harness.waiting import NotInTime, wait_for
 
 # A node that ended five times while it carried out one instruction answers it with an error: an app may be the reason.
@@ -105,7 +105,7 @@ class NodeCampaign(Campaign):
         try:
             wait_for("everything that the nodes started to end", lambda: not living(), LEFT_BEHIND_LIMIT_S)
         except NotInTime:
-            return [f"process {pid}" for pid in living()]
+            return [f"process {pid}: {command_line(pid)}" for pid in living()]
         return []
 
 

@@ -136,14 +136,15 @@ def marked_pids(mark: str) -> list[int]:
 
 def marked_commands(mark: str, command: str) -> list[int]:
     """Those of them that run `command`."""
-    return [pid for pid in marked_pids(mark) if pid_exists(pid) and command.encode() in _command_line(pid)]
+    return [pid for pid in marked_pids(mark) if pid_exists(pid) and command in command_line(pid)]
 
 
-def _command_line(pid: int) -> bytes:
+def command_line(pid: int) -> str:
+    """Empty where the process is gone."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return b""
+        return ""
 
 
 def kill_marked(mark: str) -> None:

@@ -1,7 +1,19 @@
 import os
+import signal
 import sys
+import threading
+import time
 from importlib.metadata import entry_points, version
 
+
+def end_with(node):
+    # flwr looks whether a process with the node's number exists, and such numbers are soon given to others.
+    while os.getppid() == node:
+        time.sleep(0.2)
+    os.killpg(0, signal.SIGKILL)
+
+
+threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
 sys.path[:] = [entry for entry in sys.path if entry]
 minor = tuple(int(number) for number in version("flwr").split(".")[:2])
 sys.argv = [
