@@ -39,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 pub struct Engine {
     config: Config,
     store: Arc<Store>,
-    apps: AppRunner,
+    apps: Arc<AppRunner>,
     watch: Watch,
     link: Link,
     stop: CancellationToken,
@@ -64,6 +64,9 @@ impl Engine {
     pub fn new(config: Config, fleet: Fleet, store: Arc<Store>, apps: AppRunner, watch: Watch) -> Arc<Engine> {
         let stop = CancellationToken::new();
         let identity = watch::Sender::new(None);
+        let apps = Arc::new(apps);
+        let asked = Arc::downgrade(&apps);
+        watch.apps_from(move || asked.upgrade().map(|apps| apps.status()).unwrap_or_default());
         Arc::new(Engine {
             link: Link::new(fleet, config.retry, watch.clone(), stop.clone(), identity.subscribe()),
             slots: Arc::new(Semaphore::new(config.apps.max_concurrent)),
@@ -212,10 +215,6 @@ impl Engine {
     /// The reply, or the instruction, is of no use any more.
     async fn forget(&self, id: MessageId) {
         self.until_stored("an instruction that is done could not be forgotten", move |store| store.forget(id)).await;
-    }
-
-    fn tell_apps(&self) {
-        self.watch.apps(self.apps.status());
     }
 
     async fn note_owed(&self) {

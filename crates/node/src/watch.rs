@@ -8,7 +8,7 @@ mod status;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use ask::{AskError, ask};
@@ -72,6 +72,8 @@ pub enum AppEnd {
     Crashed,
 }
 
+type AskApps = Box<dyn Fn() -> Vec<AppStatus> + Send + Sync>;
+
 /// Cheap to clone; every method may be called from anywhere at any time.
 #[derive(Clone)]
 pub struct Watch {
@@ -80,7 +82,9 @@ pub struct Watch {
 
 struct Shared {
     now: fn() -> Seconds,
+    /// Without the apps: those are asked when somebody wants to know.
     status: Mutex<Status>,
+    apps: OnceLock<AskApps>,
     metrics: Metrics,
 }
 
@@ -107,7 +111,7 @@ impl Watch {
             gpu: Gpu::NotAsked,
             disk: Disk::default(),
         };
-        Watch { shared: Arc::new(Shared { now, status: Mutex::new(status), metrics }) }
+        Watch { shared: Arc::new(Shared { now, status: Mutex::new(status), apps: OnceLock::new(), metrics }) }
     }
 
     fn status_mut(&self) -> MutexGuard<'_, Status> {
@@ -192,9 +196,10 @@ impl Watch {
         self.shared.metrics.transferred(direction, bytes);
     }
 
-    /// The apps that there are now.
-    pub fn apps(&self, apps: Vec<AppStatus>) {
-        self.status_mut().apps = apps;
+    /// Whom to ask for the apps that there are now. Said once.
+    pub fn apps_from(&self, ask: impl Fn() -> Vec<AppStatus> + Send + Sync + 'static) {
+        let twice = self.shared.apps.set(Box::new(ask)).is_err();
+        debug_assert!(!twice, "said once");
     }
 
     pub fn app_ended(&self, why: AppEnd) {
@@ -212,7 +217,8 @@ impl Watch {
 
     /// How the node is now.
     pub fn status(&self) -> Status {
-        self.status_mut().clone()
+        let apps = self.shared.apps.get().map(|ask| ask()).unwrap_or_default();
+        Status { apps, ..self.status_mut().clone() }
     }
 
     pub fn is_connected(&self) -> bool {

@@ -207,7 +207,6 @@ async fn carry_out(engine: &Arc<Engine>, work: &Work) -> Result<(), Trouble> {
         () = engine.stop.cancelled() => Outcome::Postponed { reason: "the node stops".to_owned() },
     };
     tell(engine, run, &outcome);
-    engine.tell_apps();
     conclude(engine, work, outcome).await
 }
 

@@ -1,5 +1,5 @@
-//! What is done now and then: telling how the node is, forgetting runs that are over (a SuperLink tells nobody, so nodes
-//! ask), and clearing away what nobody needs.
+//! What is done now and then: forgetting runs that are over (a SuperLink tells nobody, so nodes ask), and clearing away what
+//! nobody needs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,23 +14,15 @@ use crate::error::Error;
 use crate::fab;
 use crate::store::KnownRun;
 
-const INTERVAL: Duration = Duration::from_secs(10);
-/// Runs are asked about, and leftovers cleared away, only every so many times.
-const RARELY: u64 = 6;
+const INTERVAL: Duration = Duration::from_secs(60);
 /// A run without instructions for so long is asked about.
 const QUIET_S: f64 = 120.0;
 /// A run that nobody has heard of for so long is over.
 const FORGOTTEN_S: f64 = 30.0 * 24.0 * 3600.0;
 
 pub async fn tidy(engine: Arc<Engine>) -> Result<(), Error> {
-    for times in 1_u64.. {
-        if engine.pause(INTERVAL).await.is_none() {
-            break;
-        }
-        engine.tell_apps();
-        if times.is_multiple_of(RARELY)
-            && let Ok(runs) = engine.disk(|store| store.runs()).await
-        {
+    while engine.pause(INTERVAL).await.is_some() {
+        if let Ok(runs) = engine.disk(|store| store.runs()).await {
             ask_about_all(&engine, &runs).await;
             clear_away(&engine, &runs).await;
         }

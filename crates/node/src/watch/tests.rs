@@ -32,8 +32,8 @@ fn busy() -> Watch {
     watch.transferred(Direction::Received, 500);
     watch.transferred(Direction::Sent, 70);
     watch.transferred(Direction::Sent, 7);
-    let app = |pid, state| AppStatus { pid: Some(pid), run_id: run, rss_bytes: Some(100), state, since: NOW };
-    watch.apps(vec![app(1, AppState::Working), app(2, AppState::Idle)]);
+    let app = move |pid, state| AppStatus { pid: Some(pid), run_id: run, rss_bytes: Some(100), state, since: NOW };
+    watch.apps_from(move || vec![app(1, AppState::Working), app(2, AppState::Idle)]);
     watch.app_ended(AppEnd::Memory);
     watch.gpu(Gpu::Ready { devices: vec!["0".into(), "1".into()] });
     watch.disk(5, 10);
