@@ -14,7 +14,7 @@ use crate::objects::Objects;
 use crate::official::{self, OfficialApps};
 use crate::resources::Confinement;
 use crate::warm::{self, WarmApps};
-use crate::watch::{AppState, AppStatus};
+use crate::watch::{AppState, AppStatus, Watch};
 use native::NativeApps;
 
 pub enum AppRunner {
@@ -25,7 +25,12 @@ pub enum AppRunner {
 
 impl AppRunner {
     /// Makes everything ready that apps need.
-    pub async fn start(config: &Config, objects: Objects, confinement: Confinement) -> Result<AppRunner, Error> {
+    pub async fn start(
+        config: &Config,
+        objects: Objects,
+        confinement: Confinement,
+        watch: &Watch,
+    ) -> Result<AppRunner, Error> {
         let confinement = Arc::new(confinement);
         let directory = config.state_dir.join("work");
         let home = config.apps.flwr_home.clone().unwrap_or_else(|| config.state_dir.join("flwr"));
@@ -42,6 +47,7 @@ impl AppRunner {
                     environment: vec![("FLWR_HOME".into(), home.into_os_string())],
                     confinement,
                     objects,
+                    watch: watch.clone(),
                 };
                 let assets = setup.assets.clone();
                 let apps = WarmApps::new(setup).map_err(|source| Error::Directory { path: assets, source })?;

@@ -33,7 +33,7 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
         serve_health(address, stopping.clone()).await?;
     }
     let confinement = confinement(&config, &watch).await?;
-    let apps = AppRunner::start(&config, store.objects().clone(), confinement).await?;
+    let apps = AppRunner::start(&config, store.objects().clone(), confinement, &watch).await?;
     let outcome = Engine::new(config, fleet, store, apps, watch).run(stop).await;
     stopping.cancel();
     let _ = serving.await;

@@ -27,6 +27,7 @@ use crate::app::{Job, Outcome};
 use crate::config::WarmSettings;
 use crate::objects::Objects;
 use crate::resources::Confinement;
+use crate::watch::Watch;
 
 pub struct Setup {
     /// Python whose `flwr` the apps use.
@@ -40,6 +41,8 @@ pub struct Setup {
     pub environment: Vec<(OsString, OsString)>,
     pub confinement: Arc<Confinement>,
     pub objects: Objects,
+    /// Is told of workers that go.
+    pub watch: Watch,
 }
 
 /// One worker, as it is told of.
@@ -63,10 +66,10 @@ pub struct WarmApps {
 
 impl WarmApps {
     pub fn new(setup: Setup) -> io::Result<WarmApps> {
-        let Setup { python, settings, assets, directory, environment, confinement, objects } = setup;
+        let Setup { python, settings, assets, directory, environment, confinement, objects, watch } = setup;
         let program = process::install_program(&assets)?;
         let launcher = Launcher { python, program, directory, environment, confinement };
-        Ok(WarmApps { workers: Arc::new(Workers::new(launcher, settings)), objects })
+        Ok(WarmApps { workers: Arc::new(Workers::new(launcher, settings, watch)), objects })
     }
 
     /// Whether the interpreter can run apps; starts one, and ends it.

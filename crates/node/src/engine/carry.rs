@@ -15,7 +15,7 @@ use super::link::Unanswered;
 use super::{Engine, now, transfer};
 use crate::app::{Job, Outcome, Reply};
 use crate::store::{Answer, StoreError, Work};
-use crate::watch::Ending;
+use crate::watch::{AppEnd, Ending};
 use crate::work::{Event, MOST_ATTEMPTS, State};
 
 /// Between two looks at whether the run still goes on while an app works for it.
@@ -201,8 +201,16 @@ async fn carry_out(engine: &Arc<Engine>, work: &Work) -> Result<(), Trouble> {
     }
     let run = work.run;
     let outcome = tokio::select! {
-        outcome = engine.apps.execute(job) => outcome,
-        failed = too_late(engine, work) => failed,
+        outcome = engine.apps.execute(job) => {
+            if let Outcome::Failed { code: ErrorCode::ClientAppCrashed, .. } = &outcome {
+                engine.watch.app_ended(AppEnd::Crashed);
+            }
+            outcome
+        }
+        failed = too_late(engine, work) => {
+            engine.watch.app_ended(AppEnd::Timeout);
+            failed
+        }
         why = run_over(engine, run) => return Err(Trouble::RunOver(why)),
         () = engine.stop.cancelled() => Outcome::Postponed { reason: "the node stops".to_owned() },
     };

@@ -15,6 +15,7 @@ use super::process::{Launcher, Process, StartError, Starting, Worker};
 use super::{WorkerStatus, chain};
 use crate::app::InstalledApp;
 use crate::config::WarmSettings;
+use crate::watch::Watch;
 
 pub struct Workers {
     pub launcher: Launcher,
@@ -22,6 +23,7 @@ pub struct Workers {
     pool: Mutex<Pool>,
     /// Workers on their way out.
     endings: TaskTracker,
+    watch: Watch,
 }
 
 #[derive(Default)]
@@ -75,8 +77,8 @@ impl Drop for Timer {
 }
 
 impl Workers {
-    pub fn new(launcher: Launcher, settings: WarmSettings) -> Workers {
-        Workers { launcher, settings, pool: Mutex::default(), endings: TaskTracker::new() }
+    pub fn new(launcher: Launcher, settings: WarmSettings, watch: Watch) -> Workers {
+        Workers { launcher, settings, pool: Mutex::default(), endings: TaskTracker::new(), watch }
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -177,6 +179,7 @@ impl Workers {
     fn retire(&self, owned: Owned, why: Why) {
         let Owned { worker, run, messages, .. } = owned;
         tracing::info!(%run, pid = worker.process().pid(), messages, "app worker ended: {why}");
+        self.watch.app_ended(why.told());
         self.endings.spawn(worker.end());
     }
 

@@ -13,6 +13,7 @@ use trellis_node::config::WarmSettings;
 use trellis_node::objects::Objects;
 use trellis_node::resources::Confinement;
 use trellis_node::warm::{Setup, WarmApps};
+use trellis_node::watch::{About, Watch};
 use trellis_wire::error_reply::ErrorCode;
 
 use crate::instruction::{Content, Instruction};
@@ -81,6 +82,11 @@ impl Place {
             ],
             confinement: Arc::new(Confinement::none()),
             objects: objects.clone(),
+            watch: Watch::new(About {
+                version: String::new(),
+                superlink: String::new(),
+                state_dir: directory.path().to_owned(),
+            }),
         };
         let apps = Arc::new(WarmApps::new(setup).unwrap());
         Place { directory, objects, apps }
