@@ -2,7 +2,6 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -77,7 +76,8 @@ def test_an_app_that_ends_is_answered_for_at_once_and_changes_no_state(stage, li
 
     assert before.reply["count"] == 1
     assert crashed.error == CRASHED, crashed
-    assert "acts: " in crashed.reason, "the last words of the app are missing"
+    # Python itself has many words about a crash, and names the function.
+    assert "acts: " in crashed.reason or "in crash" in crashed.reason, "the last words of the app are missing"
     assert crashed.seconds < CRASH_LIMIT_S
     assert after.reply["count"] == 2
     assert fed.dead_nodes() == []
@@ -148,24 +148,14 @@ def test_a_leaking_app_is_replaced_and_the_run_goes_on(stage):
 
 
 @LIFECYCLES
-def test_a_limit_of_memory_holds_or_is_said_to_be_missing(stage, lifecycle):
+def test_an_app_that_takes_more_memory_than_it_may_is_ended(stage, lifecycle):
     fed = stage(OwnNode(lifecycle=lifecycle, flags=("--app-memory", "400MiB"))).start()
 
     before, leaked, after = play(fed, "count leak:800 count")
 
-    assert (before.reply["count"], after.error) == (1, None)
-    if memory_can_be_limited():
-        assert leaked.error == CRASHED, leaked
-        assert after.reply["count"] == 2
-    else:
-        assert leaked.error is None, leaked
-        assert "app-memory" in fed.nodes[0].process.output(), "the node does not say that the limit is not kept"
-
-
-def memory_can_be_limited() -> bool:
-    """By cgroups of version 2 with that controller, which may be kept by version 1."""
-    controllers = Path("/sys/fs/cgroup/cgroup.controllers")
-    return controllers.exists() and "memory" in controllers.read_text().split()
+    assert before.reply["count"] == 1
+    assert (leaked.error, "400 MiB" in leaked.reason) == (CRASHED, True), leaked
+    assert after.reply["count"] == 2
 
 
 @LIFECYCLES
