@@ -6,11 +6,13 @@ import signal
 import pytest
 
 from harness.acts import collect, play, submit
+from harness.matrix import RELEASES
 from harness.own_supernode import PER_MESSAGE, WARM, OwnNode
 from harness.process import pid_exists, wait_pid_file
+from harness.superlink import PROCESS
 from harness.waiting import wait_for
 
-CRASHED = 8
+NOT_LOADED, RAISED, CRASHED = 1, 2, 8
 START_LIMIT_S = 60.0
 # A crash is seen by the node itself: nobody has to wait for a heartbeat that does not come.
 CRASH_LIMIT_S = 20.0
@@ -46,6 +48,17 @@ def test_a_warm_app_is_loaded_once_and_keeps_its_state(stage):
     assert [act.outcome for act in told] == ["count: count 1", "count: count 2", "raise: error 2", "count: count 4"]
     assert {act.pid for act in told if act.reply} == {told[0].pid}
     assert [act.reply["seen"] for act in told if act.reply] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_warm_apps_are_alike_on_the_flower_of_every_release(stage, version):
+    fed = stage(OwnNode(python=version)).start()
+
+    told = play(fed, "count raise os-exit:3 count")
+
+    outcomes = ["count: count 1", "raise: error 2", "os-exit:3: error 8", "count: count 3"]
+    assert [act.outcome for act in told] == outcomes
+    assert {act.reply["flwr"].rpartition(".")[0] for act in told if act.reply} == {version}
 
 
 def test_an_app_per_message_has_a_process_for_each(stage):
@@ -89,6 +102,42 @@ def test_official_nodes_of_the_newest_release_answer_for_crashes_alike(stage, of
     fed = stage(OwnNode(python=NEWEST)).start()
 
     assert [told.outcome for told in play(fed, script)] == official(script, NEWEST)
+
+
+def test_an_app_of_a_superexec_that_ends_is_answered_for_when_its_heartbeat_is_missing(stage):
+    """The node did not start it, and so does not see it end."""
+    fed = stage(OwnNode(isolation=PROCESS)).start()
+
+    before, crashed, after = play(fed, "count os-exit:3 count")
+
+    assert before.reply["count"] == 1
+    assert (crashed.error, crashed.reason) == (CRASHED, "The ClientApp stopped responding.")
+    assert after.reply["count"] == 2
+
+
+@LIFECYCLES
+def test_an_app_without_an_answer_is_answered_for(stage, lifecycle):
+    fed = stage(OwnNode(lifecycle=lifecycle)).start()
+
+    mute, after = play(fed, "mute count")
+
+    assert mute.error in (RAISED, CRASHED), mute
+    assert after.reply["count"] in (1, 2)
+
+
+@LIFECYCLES
+def test_an_app_that_cannot_be_loaded_is_told_from_one_that_fails(stage, lifecycle):
+    fed = stage(OwnNode(lifecycle=lifecycle)).start()
+    edition = fed.cli.app / "acts" / "edition.py"
+    good = edition.read_text()
+    edition.write_text("import a_module_that_does_not_exist\n")
+
+    broken = play(fed, "count count", "broken")
+    edition.write_text(good)
+    (mended,) = play(fed, "count", "mended")
+
+    assert [act.error for act in broken] == [NOT_LOADED, NOT_LOADED], broken
+    assert mended.outcome == "count: count 1"
 
 
 @LIFECYCLES
