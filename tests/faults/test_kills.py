@@ -3,6 +3,9 @@
 `--seed` repeats a session.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from harness.campaign import ARRAY_LENGTH
@@ -10,35 +13,38 @@ from harness.node_campaign import NodeCampaign
 from harness.own_supernode import PER_MESSAGE, WARM
 from harness.release import DEFAULT
 
-KILLS = 20
+TIMES = 20
 LIFECYCLES = (WARM, PER_MESSAGE)
+RUNTIMES = (DEFAULT, "1.42")
 # Rounds of warm apps take no time: the clients sleep, so that a node is mostly ended while an app works for it.
 TRAIN_SECONDS = 0.2
 ROUNDS = {WARM: 30, PER_MESSAGE: 4}
 # From a start to the next end: also before the node is connected, and long enough that an app is done now and then.
 AFTER_S = {WARM: (0.05, 3.0), PER_MESSAGE: (0.05, 8.0)}
-RUNTIMES = (DEFAULT, "1.42")
-QUICK_KILLS = {WARM: 4, PER_MESSAGE: 1}
-QUICK_ROUNDS = {WARM: 12, PER_MESSAGE: 1}
+QUICK_ROUNDS = {WARM: 16, PER_MESSAGE: 2}
+QUICK_AFTER_S = (0.05, 2.0)
 
 pytestmark = pytest.mark.trellis_only
 
+Act = Callable[[int, str], bool]
+
 
 class Trial:
-    """Runs one after the other until what is to happen has happened often enough."""
+    """A federation with which acts are done until each was done in the middle of a run."""
 
     def __init__(self, campaign: NodeCampaign):
         self.campaign = campaign
         self.runs: dict[int, str] = {}
         campaign.begin()
 
-    def go_on(self, times: int, happen) -> None:
-        """`happen(run_id, name, left)` says how often it happened before the run was over."""
-        while times:
+    def go_through(self, acts: list[Act]) -> None:
+        waiting = list(acts)
+        while waiting:
             name = f"run-{len(self.runs)}"
             run_id = self.campaign.submit(name)
             self.runs[run_id] = name
-            times -= happen(run_id, name, times)
+            while waiting and waiting[0](run_id, name):
+                waiting.pop(0)
             self.campaign.finish(run_id)
 
 
@@ -46,8 +52,7 @@ class Trial:
 def trial(own_federation, pytestconfig):
     def make(lifecycle: str, rounds: int, runtime: str = DEFAULT) -> Trial:
         federation = own_federation(lifecycle=lifecycle, python=runtime)
-        campaign = NodeCampaign(federation, rounds, pytestconfig.option.seed, train_seconds=TRAIN_SECONDS)
-        return Trial(campaign)
+        return Trial(NodeCampaign(federation, rounds, pytestconfig.option.seed, train_seconds=TRAIN_SECONDS))
 
     return make
 
@@ -58,7 +63,7 @@ def test_the_superlink_may_be_killed(trial, reference, check_unharmed, lifecycle
     over = trial(lifecycle, ROUNDS[lifecycle], runtime)
     pids = over.campaign.federation.node_pids()
 
-    over.go_on(KILLS, lambda run_id, _, left: over.campaign.kill_at_random(run_id, left))
+    over.go_through([over.campaign.kill_superlink] * TIMES)
 
     assert over.campaign.federation.node_pids() == pids
     check_unharmed(over.campaign, over.runs, reference(rounds=ROUNDS[lifecycle], length=ARRAY_LENGTH))
@@ -69,7 +74,7 @@ def test_the_superlink_may_be_killed(trial, reference, check_unharmed, lifecycle
 def test_nodes_may_be_killed(trial, reference, check_unharmed, lifecycle, runtime):
     over = trial(lifecycle, ROUNDS[lifecycle], runtime)
 
-    over.go_on(KILLS, lambda run_id, name, left: over.campaign.kill_nodes(run_id, name, left, AFTER_S[lifecycle]))
+    over.go_through([partial(over.campaign.kill_node, after_s=AFTER_S[lifecycle])] * TIMES)
 
     check_unharmed(over.campaign, over.runs, reference(rounds=ROUNDS[lifecycle], length=ARRAY_LENGTH))
 
@@ -78,7 +83,7 @@ def test_nodes_may_be_killed(trial, reference, check_unharmed, lifecycle, runtim
 def test_nodes_may_be_stopped(trial, reference, check_unharmed, lifecycle):
     over = trial(lifecycle, ROUNDS[lifecycle])
 
-    over.go_on(KILLS, lambda run_id, name, left: over.campaign.stop_nodes(run_id, name, left, AFTER_S[lifecycle]))
+    over.go_through([partial(over.campaign.stop_node, after_s=AFTER_S[lifecycle])] * TIMES)
 
     check_unharmed(over.campaign, over.runs, reference(rounds=ROUNDS[lifecycle], length=ARRAY_LENGTH))
 
@@ -86,12 +91,10 @@ def test_nodes_may_be_stopped(trial, reference, check_unharmed, lifecycle):
 @pytest.mark.quick
 @pytest.mark.parametrize("lifecycle", LIFECYCLES)
 def test_all_of_them_may_be_ended_in_turn(trial, reference, check_unharmed, lifecycle):
-    rounds, kills, after_s = QUICK_ROUNDS[lifecycle], QUICK_KILLS[lifecycle], AFTER_S[lifecycle]
-    over = trial(lifecycle, rounds)
+    over = trial(lifecycle, QUICK_ROUNDS[lifecycle])
     campaign = over.campaign
 
-    over.go_on(1, lambda run_id, _, left: campaign.kill_at_random(run_id, left))
-    over.go_on(kills, lambda run_id, name, left: campaign.kill_nodes(run_id, name, left, after_s))
-    over.go_on(1, lambda run_id, name, left: campaign.stop_nodes(run_id, name, left, after_s))
+    nodes = [partial(end, after_s=QUICK_AFTER_S) for end in (campaign.kill_node, campaign.stop_node)]
+    over.go_through([campaign.kill_superlink, *nodes])
 
-    check_unharmed(campaign, over.runs, reference(rounds=rounds, length=ARRAY_LENGTH))
+    check_unharmed(campaign, over.runs, reference(rounds=QUICK_ROUNDS[lifecycle], length=ARRAY_LENGTH))

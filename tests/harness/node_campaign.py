@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from harness.campaign import DOWN_S, LEFT_BEHIND_LIMIT_S, Campaign
+from harness.federation import Federation
 from harness.own_supernode import OwnSupernode
 from harness.process import marked_pids, pid_exists
 from harness.waiting import NotInTime, wait_for
@@ -19,50 +20,60 @@ ANSWER_LIMIT_S = 120.0
 
 
 class NodeCampaign(Campaign):
-    """`restarts` counts how often a node was ended and started again."""
+    """Every act happens at a random moment of a run, and says whether it still could."""
 
-    restarts = 0
+    def __init__(self, federation: Federation, rounds: int, seed: int, **settings: object):
+        super().__init__(federation, rounds, seed, **settings)
+        # How often each node was ended since all nodes of this run had answered so many times.
+        self._ends: Counter[str] = Counter()
+        self._answers: tuple[str, int] = ("", 0)
 
-    def kill_nodes(self, run_id: int, name: str, times: int, after_s: tuple[float, float]) -> int:
-        """kill -9 of one node or another at random moments while the run goes on; how many were done.
+    def kill_superlink(self, run_id: int, _name: str) -> bool:
+        return self.kill_at_random(run_id, 1) == 1
 
-        Half of the time its apps die too, as when the machine loses power; else they are left to find out.
-        """
+    def kill_node(self, run_id: int, name: str, after_s: tuple[float, float]) -> bool:
+        """Half of the time its apps die too, as when the machine loses power; else they are left to find out."""
 
         def kill(node: OwnSupernode) -> None:
             node.process.kill() if self._random.random() < 0.5 else node.kill_everything()
 
-        return self._restart_nodes(run_id, name, times, after_s, kill)
+        return self._restart_node(run_id, name, after_s, kill)
 
-    def stop_nodes(self, run_id: int, name: str, times: int, after_s: tuple[float, float]) -> int:
-        """The same with SIGTERM; the nodes have to end by themselves, and without complaint."""
+    def stop_node(self, run_id: int, name: str, after_s: tuple[float, float]) -> bool:
+        """The node has to end by itself, and without complaint."""
 
         def stop(node: OwnSupernode) -> None:
             code = node.process.stop()
             assert code == 0, f"{node.name} ended with {code} when told to stop"
 
-        return self._restart_nodes(run_id, name, times, after_s, stop)
+        return self._restart_node(run_id, name, after_s, stop)
 
-    def _restart_nodes(
-        self, run_id: int, name: str, times: int, after_s: tuple[float, float], end: Callable[[OwnSupernode], None]
-    ) -> int:
-        ends, answered = Counter(), 0
-        for done in range(times):
-            if self._finished_within(run_id, self._random.uniform(*after_s)):
-                return done
-            node = self._random.choice(self.federation.nodes)
-            if ends[node.name] == MOST_ENDS_PER_INSTRUCTION and not self._wait_answers(run_id, name, answered):
-                return done
-            if (now := self.federation.journal(name).answered()) != answered:
-                ends, answered = Counter(), now
-            ends[node.name] += 1
-            end(node)
-            # Not waiting for anything: the length of the outage is part of the experiment.
-            time.sleep(self._random.uniform(*DOWN_S))
-            node.start()
-            self.restarts += 1
-            self._tell(f"{node.name} ended and started again, after {answered} answers")
-        return times
+    def _restart_node(
+        self, run_id: int, name: str, after_s: tuple[float, float], end: Callable[[OwnSupernode], None]
+    ) -> bool:
+        if self._finished_within(run_id, self._random.uniform(*after_s)):
+            return False
+        node = self._random.choice(self.federation.nodes)
+        if not self._may_end(node, run_id, name):
+            return False
+        end(node)
+        # Not waiting for anything: the length of the outage is part of the experiment.
+        time.sleep(self._random.uniform(*DOWN_S))
+        node.start()
+        self._tell(f"{node.name} ended and started again, after {self._answers[1]} answers")
+        return True
+
+    def _may_end(self, node: OwnSupernode, run_id: int, name: str) -> bool:
+        """Once it is so; False if the run is over before."""
+        known, before = self._answers
+        if known == name and self._ends[node.name] == MOST_ENDS_PER_INSTRUCTION:
+            if not self._wait_answers(run_id, name, before):
+                return False
+        answers = (name, self.federation.journal(name).answered())
+        if answers != self._answers:
+            self._ends, self._answers = Counter(), answers
+        self._ends[node.name] += 1
+        return True
 
     def _wait_answers(self, run_id: int, name: str, before: int) -> bool:
         """Until all nodes have answered once more; False if the run is over instead."""

@@ -39,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(3);
 pub struct Engine {
     config: Config,
     store: Arc<Store>,
-    apps: Arc<AppRunner>,
+    apps: AppRunner,
     watch: Watch,
     link: Link,
     stop: CancellationToken,
@@ -64,9 +64,6 @@ impl Engine {
     pub fn new(config: Config, fleet: Fleet, store: Arc<Store>, apps: AppRunner, watch: Watch) -> Arc<Engine> {
         let stop = CancellationToken::new();
         let identity = watch::Sender::new(None);
-        let apps = Arc::new(apps);
-        let asked = Arc::downgrade(&apps);
-        watch.apps_from(move || asked.upgrade().map(|apps| apps.status()).unwrap_or_default());
         Arc::new(Engine {
             link: Link::new(fleet, config.retry, watch.clone(), stop.clone(), identity.subscribe()),
             slots: Arc::new(Semaphore::new(config.apps.max_concurrent)),
@@ -85,6 +82,8 @@ impl Engine {
 
     /// Works until told to stop, or until the link is given up.
     pub async fn run(self: Arc<Engine>, stop: impl Future<Output = ()>) -> Result<(), Error> {
+        let apps = Arc::downgrade(&self);
+        self.watch.ask_for_apps(move || apps.upgrade().map(|engine| engine.apps.status()).unwrap_or_default());
         self.recover().await?;
         let mut loops = JoinSet::new();
         loops.spawn(session::keep(Arc::clone(&self)));

@@ -41,7 +41,6 @@ pub struct Setup {
     pub environment: Vec<(OsString, OsString)>,
     pub confinement: Arc<Confinement>,
     pub objects: Objects,
-    /// Is told of workers that go.
     pub watch: Watch,
 }
 

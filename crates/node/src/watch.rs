@@ -72,8 +72,6 @@ pub enum AppEnd {
     Crashed,
 }
 
-type AskApps = Box<dyn Fn() -> Vec<AppStatus> + Send + Sync>;
-
 /// Cheap to clone; every method may be called from anywhere at any time.
 #[derive(Clone)]
 pub struct Watch {
@@ -82,9 +80,8 @@ pub struct Watch {
 
 struct Shared {
     now: fn() -> Seconds,
-    /// Without the apps: those are asked when somebody wants to know.
     status: Mutex<Status>,
-    apps: OnceLock<AskApps>,
+    apps: OnceLock<Box<dyn Fn() -> Vec<AppStatus> + Send + Sync>>,
     metrics: Metrics,
 }
 
@@ -196,10 +193,9 @@ impl Watch {
         self.shared.metrics.transferred(direction, bytes);
     }
 
-    /// Whom to ask for the apps that there are now. Said once.
-    pub fn apps_from(&self, ask: impl Fn() -> Vec<AppStatus> + Send + Sync + 'static) {
-        let twice = self.shared.apps.set(Box::new(ask)).is_err();
-        debug_assert!(!twice, "said once");
+    /// Whom to ask for the apps that there are, whenever somebody wants to know. Said once.
+    pub fn ask_for_apps(&self, apps: impl Fn() -> Vec<AppStatus> + Send + Sync + 'static) {
+        let _ = self.shared.apps.set(Box::new(apps));
     }
 
     pub fn app_ended(&self, why: AppEnd) {
@@ -217,7 +213,7 @@ impl Watch {
 
     /// How the node is now.
     pub fn status(&self) -> Status {
-        let apps = self.shared.apps.get().map(|ask| ask()).unwrap_or_default();
+        let apps = self.shared.apps.get().map(|apps| apps()).unwrap_or_default();
         Status { apps, ..self.status_mut().clone() }
     }
 

@@ -202,7 +202,7 @@ async fn carry_out(engine: &Arc<Engine>, work: &Work) -> Result<(), Trouble> {
     let run = work.run;
     let outcome = tokio::select! {
         outcome = engine.apps.execute(job) => {
-            if let Outcome::Failed { code: ErrorCode::ClientAppCrashed, .. } = &outcome {
+            if let Outcome::Failed { code: ErrorCode::ClientAppCrashed, .. } = outcome {
                 engine.watch.app_ended(AppEnd::Crashed);
             }
             outcome

@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::config::WarmSettings;
-use crate::watch::AppEnd;
 
 /// What is known of a worker when somebody asks. What was not looked at is as for a good one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,19 +52,6 @@ impl fmt::Display for Why {
             Why::TooMany => f.write_str("there are enough that were needed later"),
             Why::RunOver => f.write_str("its run is over"),
             Why::Closing => f.write_str("the node is stopping"),
-        }
-    }
-}
-
-impl Why {
-    /// The kind of end that is counted.
-    pub fn told(self) -> AppEnd {
-        match self {
-            Why::Gone => AppEnd::Crashed,
-            Why::TooLarge { .. } => AppEnd::Memory,
-            Why::NotLoaded | Why::AppChanged | Why::Idle | Why::TooMany | Why::RunOver | Why::Closing => {
-                AppEnd::Unneeded
-            }
         }
     }
 }

@@ -15,15 +15,15 @@ use super::process::{Launcher, Process, StartError, Starting, Worker};
 use super::{WorkerStatus, chain};
 use crate::app::InstalledApp;
 use crate::config::WarmSettings;
-use crate::watch::Watch;
+use crate::watch::{AppEnd, Watch};
 
 pub struct Workers {
     pub launcher: Launcher,
     settings: WarmSettings,
+    watch: Watch,
     pool: Mutex<Pool>,
     /// Workers on their way out.
     endings: TaskTracker,
-    watch: Watch,
 }
 
 #[derive(Default)]
@@ -78,7 +78,7 @@ impl Drop for Timer {
 
 impl Workers {
     pub fn new(launcher: Launcher, settings: WarmSettings, watch: Watch) -> Workers {
-        Workers { launcher, settings, pool: Mutex::default(), endings: TaskTracker::new(), watch }
+        Workers { launcher, settings, watch, pool: Mutex::default(), endings: TaskTracker::new() }
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -178,8 +178,13 @@ impl Workers {
 
     fn retire(&self, owned: Owned, why: Why) {
         let Owned { worker, run, messages, .. } = owned;
+        match why {
+            Why::TooLarge { .. } => self.watch.app_ended(AppEnd::Memory),
+            // Whose instruction it failed has told.
+            Why::Gone | Why::NotLoaded => {}
+            _ => self.watch.app_ended(AppEnd::Unneeded),
+        }
         tracing::info!(%run, pid = worker.process().pid(), messages, "app worker ended: {why}");
-        self.watch.app_ended(why.told());
         self.endings.spawn(worker.end());
     }
 

@@ -33,7 +33,7 @@ fn busy() -> Watch {
     watch.transferred(Direction::Sent, 70);
     watch.transferred(Direction::Sent, 7);
     let app = move |pid, state| AppStatus { pid: Some(pid), run_id: run, rss_bytes: Some(100), state, since: NOW };
-    watch.apps_from(move || vec![app(1, AppState::Working), app(2, AppState::Idle)]);
+    watch.ask_for_apps(move || vec![app(1, AppState::Working), app(2, AppState::Idle)]);
     watch.app_ended(AppEnd::Memory);
     watch.gpu(Gpu::Ready { devices: vec!["0".into(), "1".into()] });
     watch.disk(5, 10);

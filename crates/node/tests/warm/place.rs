@@ -83,8 +83,8 @@ impl Place {
             confinement: Arc::new(Confinement::none()),
             objects: objects.clone(),
             watch: Watch::new(About {
-                version: String::new(),
-                superlink: String::new(),
+                version: "0".to_owned(),
+                superlink: "nowhere:1".to_owned(),
                 state_dir: directory.path().to_owned(),
             }),
         };
