@@ -113,6 +113,12 @@ def pid_exists(pid: int) -> bool:
     return state != "Z"
 
 
+def peak_memory_bytes(pid: int) -> int:
+    """The most that a living process ever had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+
+
 def wait_pid_file(path: Path, limit_s: float) -> int:
     """The process id that an app writes to `path` when it starts."""
     wait_for(f"a process to write {path.name}", path.exists, limit_s)

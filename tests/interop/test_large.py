@@ -8,6 +8,7 @@ never ends.
 import pytest
 
 from harness.federation import PLAIN, TLS
+from harness.process import peak_memory_bytes
 
 ARRAYS = 20
 MODEL_BYTES = 300_000_000
@@ -32,8 +33,3 @@ def test_a_model_of_300_mb_arrives_intact(federation, reference, security):
         "bytes": MODEL_BYTES,
     }
     assert peak_memory_bytes(fed.superlink.process.pid) < MODEL_BYTES, "memory grew with the model"
-
-
-def peak_memory_bytes(pid: int) -> int:
-    with open(f"/proc/{pid}/status") as status:
-        return 1024 * int(next(line for line in status if line.startswith("VmHWM")).split()[1])

@@ -5,10 +5,13 @@ import pytest
 from harness.federation import OFFICIAL, PLAIN, PROCESS, SUBPROCESS, TLS_AUTH, Federation
 from harness.matrix import RELEASES
 from harness.own_supernode import AUTO, PER_MESSAGE, WARM, OwnNode
+from harness.process import peak_memory_bytes
 from harness.release import GRPC, HTTP
 
 ROUNDS = 3
 OLDEST, NEWEST = "1.25", "1.42"
+# More than a node needs for the parts of a model that are under way at once, about 80 MB.
+MODEL_BYTES = 200_000_000
 
 pytestmark = pytest.mark.trellis_only
 
@@ -88,6 +91,19 @@ def test_warm_apps_on_the_flower_of_every_release(federation, reference, weights
 
     assert weights(fed, num_server_rounds=2) == reference(rounds=2)
     assert fed.dead_nodes() == []
+
+
+@pytest.mark.parametrize("port", [GRPC, HTTP])
+@pytest.mark.parametrize("lifecycle", [WARM, PER_MESSAGE])
+def test_a_large_model_passes_without_being_held(federation, reference, weights, lifecycle, port):
+    fed = federation(fleet=(OwnNode(port=port, lifecycle=lifecycle),)).start()
+    size = {"array_count": 20, "array_length": MODEL_BYTES // 20 // 4}
+
+    final = weights(fed, num_server_rounds=1, evaluate=False, **size)
+
+    assert final == reference(rounds=1, count=size["array_count"], length=size["array_length"])
+    for node in fed.nodes:
+        assert peak_memory_bytes(node.process.pid) < MODEL_BYTES, "memory grew with the model"
 
 
 @pytest.mark.parametrize("port", [GRPC, HTTP])

@@ -60,13 +60,24 @@ async fn join(engine: &Engine) -> Result<Option<NodeId>, Error> {
         let text = tried.to_string();
         engine.watch.link_lost(&text, UNKNOWN_PAUSE);
         if told != text {
-            tracing::error!("the SuperLink does not take this node, which waits and tries again: {text}");
+            let to_do = advice(engine, &tried);
+            tracing::error!("the SuperLink does not take this node, which waits and tries again: {text}{to_do}");
             told = text;
         }
         if engine.pause(UNKNOWN_PAUSE).await.is_none() {
             return Ok(None);
         }
     }
+}
+
+/// What a person can do for a node that is not taken.
+fn advice(engine: &Engine, refused: &FleetError) -> String {
+    let FleetError::NotKnown { remedy: Remedy::Register | Remedy::RegisterOrWait | Remedy::Person, .. } = refused
+    else {
+        return String::new();
+    };
+    let key = engine.config.key.clone().unwrap_or_else(|| engine.config.state_dir.join("node.key"));
+    format!("; to do: `flwr supernode register {}.pub`, if the SuperLink does not have its key yet", key.display())
 }
 
 /// Activates the node, after registering it where that is its own business.

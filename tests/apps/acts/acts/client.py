@@ -28,12 +28,14 @@ kept: list[bytearray] = []
 
 
 @app.train()
-def train(message: Message, context: Context) -> Message:
+def train(message: Message, context: Context) -> Message | None:
     global seen
     seen += 1
     count = 1 + int(context.state["acts"]["count"]) if "acts" in context.state else 1
     context.state["acts"] = ConfigRecord({"count": count})
     act, _, argument = str(message.content["config"]["act"]).partition(":")
+    if act == "mute":
+        return None  # Against the rules, and easily forgotten.
     ACTS[act](argument, context)
     told = {
         "count": count,
