@@ -71,10 +71,10 @@ impl WarmApps {
         Ok(WarmApps { workers: Arc::new(Workers::new(launcher, settings, watch)), objects })
     }
 
-    /// Whether the interpreter can run apps; starts one, and ends it.
+    /// Whether the interpreter can run apps: starts one, which then waits for the first run.
     pub async fn check(&self) -> Result<WorkerInfo, StartError> {
         let (worker, info) = self.workers.launcher.start()?.ready().await?;
-        worker.end().await;
+        self.workers.lay_by(worker);
         Ok(info)
     }
 

@@ -225,6 +225,18 @@ impl Workers {
         self.endings.wait().await;
     }
 
+    /// Keeps a worker that belongs to nobody for the first run, where one is to be kept.
+    pub fn lay_by(self: &Arc<Self>, worker: Worker) {
+        if !self.settings.spare {
+            self.endings.spawn(worker.end());
+            return;
+        }
+        let (process, started) = (worker.process().clone(), worker.started);
+        let timer = self.later(self.settings.idle, |workers| drop(workers.pool().spare.take()));
+        let starting = AbortOnDropHandle::new(tokio::spawn(async { Ok(worker) }));
+        self.pool().spare = Some(Spare { process, started, starting, _timer: timer });
+    }
+
     pub fn status(&self) -> Vec<WorkerStatus> {
         let pool = self.pool();
         let tell = |process: &Process, run, busy, messages, started| WorkerStatus {
