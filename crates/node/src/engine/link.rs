@@ -101,13 +101,14 @@ impl Link {
         }
     }
 
-    /// Lets everybody know that the link works.
-    pub fn tell_up(&self, node: NodeId) {
+    /// Lets everybody know that the link works, and how.
+    pub fn tell_up(&self, node: NodeId) -> crate::watch::Transport {
         let transport = match self.fleet.transport() {
             Some(Transport::Http) => crate::watch::Transport::Http,
             Some(Transport::Grpc) | None => crate::watch::Transport::Grpc,
         };
         self.watch.link_up(transport, node);
+        transport
     }
 
     fn fails(&self, error: &FleetError, wait: Duration) {

@@ -108,9 +108,8 @@ async fn try_to_join(engine: &Engine, previous: Option<NodeId>) -> Result<NodeId
 }
 
 async fn welcome(engine: &Engine, superlink: String, id: NodeId) -> Result<(), Error> {
-    let transport = engine.link.fleet().transport();
-    tracing::info!(node = %id, superlink, ?transport, "connected");
-    engine.link.tell_up(id);
+    let transport = engine.link.tell_up(id);
+    tracing::info!(node = %id, superlink, transport = transport.word(), "connected");
     engine.disk(move |store| store.set_node_id(&superlink, id)).await?;
     Ok(())
 }

@@ -91,7 +91,7 @@ pub struct AppStatus {
     pub run_id: RunId,
     pub rss_bytes: Option<u64>,
     pub state: AppState,
-    /// Since when it is in this state.
+    /// When it was started.
     pub since: Seconds,
 }
 

@@ -154,7 +154,7 @@ fn runs(status: &Status, now: f64) -> Table {
 }
 
 fn apps(status: &Status, now: f64) -> Table {
-    let mut table = Table::new(["APP (PID)", "RUN", "MEMORY", "STATE", "SINCE"].map(column));
+    let mut table = Table::new(["APP (PID)", "RUN", "MEMORY", "STATE", "UP"].map(column));
     for app in &status.apps {
         table.row([
             app.pid.map(|pid| pid.to_string()).unwrap_or_default().into(),
