@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures whole federations side by side on this machine: what a round costs that trains nothing, and a node that idles.
+"""Measures whole federations side by side on this machine: rounds in which nothing is trained, and nodes that idle.
 
-`bench/run.sh --part rounds [--quick] [--only TITLE]... [--write FILE]`. Each stack is two SuperNodes around a SuperLink and
-an unmodified `flwr run` of tests/apps/numpy_fedavg; its ServerApp notes when rounds end. One stack after the other.
+`bench/run.sh --part rounds [--quick] [--only TITLE]... [--write FILE]`. Each stack is two SuperNodes around a SuperLink
+and an unmodified `flwr run` of tests/apps/numpy_fedavg; its ServerApp notes when rounds end. One stack after the other.
 """
 
 import argparse
@@ -142,15 +142,22 @@ class Stack:
         return self.outcome
 
     def _idle(self) -> None:
-        """Of one node, with everything that it keeps running while it has nothing to do."""
-        trees = [[pid, *descendants(pid)] for pid in self._federation.node_pids()]
-        pids = [pid for tree in trees for pid in tree]
-        before, began = sum(map(cpu_s, pids)), time.monotonic()
+        """Of one node, with everything that it keeps running while it has nothing to do.
+
+        Below an official node that is its launcher of apps. Below ours it is an interpreter that waits for an app, and
+        what apps take is not counted; it is in the notes.
+        """
+        nodes = self._federation.node_pids()
+        below = [pid for node in nodes for pid in descendants(node)]
+        before, began = sum(map(cpu_s, nodes + below)), time.monotonic()
         time.sleep(self._sizes.idle_s)
-        used, seconds = sum(map(cpu_s, pids)) - before, time.monotonic() - began
-        self.outcome.numbers["cpu"] = Number(100 * used / seconds / len(trees))
-        self.outcome.numbers["rss"] = Number(sum(map(rss_bytes, pids)) / 1e6 / len(trees))
-        self.outcome.notes.append(f"idle: {len(pids) // len(trees)} processes for each node")
+        used, seconds = sum(map(cpu_s, nodes + below)) - before, time.monotonic() - began
+        own, waiting = (sum(map(rss_bytes, pids)) / 1e6 / len(nodes) for pids in (nodes, below))
+        launches = self._federation.shape.kind == OFFICIAL
+        self.outcome.numbers["cpu"] = Number(100 * used / seconds / len(nodes))
+        self.outcome.numbers["rss"] = Number(own + waiting if launches else own)
+        what = "its launcher" if launches else "an interpreter that waits"
+        self.outcome.notes.append(f"idle: the node {short(own)} MB, {what} {short(waiting)} MB")
 
     def _empty_rounds(self) -> None:
         began, journal = self._run("empty", self._sizes.rounds)
@@ -270,8 +277,8 @@ def measure_all(stacks: list[str], sizes: Sizes) -> dict[str, Outcome]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/run.sh --part rounds", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller and shorter; for trying things out, not for quoting")
-    parser.add_argument("--only", action="append", choices=list(STACKS), help="measure only this stack; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="smaller and shorter, to try things out, not for quoting")
+    parser.add_argument("--only", action="append", choices=list(STACKS), help="only this stack; may be repeated")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between the markers of this file")
     arguments = parser.parse_args()
     # What was started must end with us.

@@ -2,15 +2,15 @@
 # Measures the originals and ours side by side and prints the tables. There are two parts:
 #   superlink   SuperLinks under the load generator trellis-bench, a table for each transport (about 35 minutes)
 #   rounds      whole federations, official ones and ours, bench/rounds.py (about 20 minutes)
-# Without `--part` both, if there are no other arguments than --quick and --write FILE; other arguments are those of a part,
-# and of `superlink` unless another one is named first:
+# Without `--part` both, if there are no other arguments than --quick and --write FILE; other arguments are those of a
+# part, and of `superlink` unless another one is named first:
 #   bench/run.sh                                   everything
 #   bench/run.sh --part rounds                     one part
 #   bench/run.sh --transport http                  the SuperLinks over HTTP only (about 15 minutes)
 #   bench/run.sh --quick                           a short form
 #   bench/run.sh --write docs/performance.md       and keep the result
-# Official Flower 1.25 and 1.42 are installed into the test cache; for `superlink`, FLWR_GRPC_VENV and FLWR_HTTP_VENV may say
-# where they are.
+# Official Flower 1.25 and 1.42 are installed into the test cache; for `superlink`, FLWR_GRPC_VENV and FLWR_HTTP_VENV
+# may say where they are.
 set -eu
 cd "$(dirname "$0")/.."
 

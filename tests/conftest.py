@@ -89,7 +89,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture
 def small_disk_at(workspace: Workspace) -> Iterator[Callable[..., Path]]:
-    """Mounts a small file system, of the size that is given, at a directory of the workspace that does not exist yet."""
+    """Mounts a small file system, of a size if one is given, at a directory of the workspace that is not there yet."""
     with contextlib.ExitStack() as mounted:
 
         def mount(name: str, *size_bytes: int) -> Path:

@@ -28,7 +28,7 @@ def check_unharmed() -> Callable[[NodeCampaign, dict[int, str], str], None]:
 
 
 def _check_unharmed(campaign: NodeCampaign, runs: dict[int, str], expected: str) -> None:
-    """All runs completed with the right weights and every reply once, by the nodes that began; nothing is left behind."""
+    """All runs completed with the right weights and every reply once, by the nodes that began; nothing is left."""
     story = "\n".join(campaign.story)
     federation = campaign.federation
     for run_id, name in runs.items():

@@ -49,8 +49,8 @@ def test_fleet200_finishes_twenty_rounds(own_federation, capsys):
     with capsys.disabled():
         print(
             f"\nfleet200: {NODES} nodes, {ROUNDS} rounds, median {statistics.median(seconds):.2f} s, longest "
-            f"{max(seconds):.2f} s; {used / 1e6:.0f} MB in all, {used / NODES / 1e6:.1f} MB for each (PSS); highest peak of "
-            f"one {max(peaks):.1f} MiB (RSS)"
+            f"{max(seconds):.2f} s; {used / 1e6:.0f} MB in all, {used / NODES / 1e6:.1f} MB for each (PSS); "
+            f"highest peak of one {max(peaks):.1f} MiB (RSS)"
         )
     assert used < FLEET_BYTES
     for node in fed.nodes:

@@ -1,4 +1,4 @@
-"""The SuperLink, and our own nodes, are ended at random moments of runs and started again: no reply is lost or counted twice.
+"""SuperLink and nodes are ended at random moments of runs and started again: no reply is lost or counted twice.
 
 `--seed` repeats a session.
 """

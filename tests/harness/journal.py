@@ -27,7 +27,7 @@ class RoundJournal:
         return [entry["at"] for entry in self.entries() if entry["what"] == "end"]
 
     def faults(self, rounds: int, nodes: int, kinds: tuple[str, ...] = KINDS) -> list[str]:
-        """Where it is not so that each instruction of each round has one reply, each from another node, without error."""
+        """Where it is not so that each instruction has one reply, each of a round from another node, without error."""
         entries = [entry for entry in self.entries() if entry["what"] in kinds]
         found = [(entry["round"], entry["what"]) for entry in entries]
         wanted = [(server_round, kind) for server_round in range(1, rounds + 1) for kind in kinds]
