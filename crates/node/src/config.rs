@@ -96,7 +96,7 @@ pub struct WarmSettings {
     pub recycle_bytes: Option<u64>,
     /// Workers that are kept with nothing to do, each for its run.
     pub max_idle: usize,
-    /// Keeps an interpreter ready for the next run, once there was one.
+    /// Keeps an interpreter ready for the next run.
     pub spare: bool,
 }
 

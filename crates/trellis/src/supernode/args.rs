@@ -242,7 +242,7 @@ pub struct WarmArgs {
     #[arg(long, value_name = "N")]
     pub max_idle_apps: Option<String>,
 
-    /// Keep a Python ready for the next run, once there was one: `on` or `off` [default: on]
+    /// Keep a Python ready for the next run: `on` or `off` [default: on]
     #[arg(long, value_name = "MODE")]
     pub app_spare: Option<String>,
 }
