@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::{Mutex, Notify, Semaphore, watch};
+use tokio::sync::{Mutex, Notify, RwLock, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use trellis_client::fleet::Fleet;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_wire::error_reply::ErrorCode;
@@ -54,6 +55,9 @@ pub struct Engine {
     /// Instructions of one run are carried out one after the other: each finds the context that the one before left.
     turns: std::sync::Mutex<BTreeMap<RunId, Arc<Mutex<()>>>>,
     known_apps: install::Apps,
+    /// Instructions under way. Their tasks read-lock `busy`: who holds it may have objects that no row asks for yet.
+    tasks: TaskTracker,
+    busy: RwLock<()>,
 }
 
 pub fn now() -> f64 {
@@ -72,6 +76,8 @@ impl Engine {
             answered: Notify::new(),
             turns: std::sync::Mutex::default(),
             known_apps: install::Apps::default(),
+            tasks: TaskTracker::new(),
+            busy: RwLock::new(()),
             config,
             store,
             apps,
@@ -99,6 +105,9 @@ impl Engine {
         }
         self.stop.cancel();
         while loops.join_next().await.is_some() {}
+        self.tasks.close();
+        // What they broke off must be noted as that: an instruction is begun only so often.
+        let _ = tokio::time::timeout(FAREWELL, self.tasks.wait()).await;
         self.apps.close().await;
         session::leave(&self).await;
         outcome

@@ -25,7 +25,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Starts to work on an instruction that is in the store.
 pub fn begin(engine: Arc<Engine>, id: MessageId, slot: Option<OwnedSemaphorePermit>) {
-    tokio::spawn(async move {
+    let tasks = engine.tasks.clone();
+    tasks.spawn(async move {
         let slot = match slot {
             Some(slot) => slot,
             None => match Arc::clone(&engine.slots).acquire_owned().await {
@@ -33,7 +34,10 @@ pub fn begin(engine: Arc<Engine>, id: MessageId, slot: Option<OwnedSemaphorePerm
                 Err(_) => return,
             },
         };
-        while let Step::GoOn = step(&engine, id).await {}
+        {
+            let _busy = engine.busy.read().await;
+            while let Step::GoOn = step(&engine, id).await {}
+        }
         drop(slot);
         engine.note_owed().await;
     });

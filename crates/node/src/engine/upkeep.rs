@@ -58,9 +58,8 @@ async fn clear_away(engine: &Arc<Engine>, runs: &[KnownRun]) {
     if let Ok(Err(error)) = swept {
         tracing::warn!(%error, "old apps could not be removed");
     }
-    // Objects of replies that came to nothing. An app at work has objects that nobody has asked for yet.
-    let places = engine.config.apps.max_concurrent as u32;
-    if let Ok(_all) = engine.slots.try_acquire_many(places)
+    // Objects of replies that came to nothing.
+    if let Ok(_nobody) = engine.busy.try_write()
         && let Err(error) = engine.disk(|store| store.sweep()).await
     {
         tracing::warn!(error = &error as &dyn std::error::Error, "leftover objects could not be removed");
