@@ -1,0 +1,1 @@
+//! The native ServerApp: rounds of training, from the first model to the last checkpoint.
