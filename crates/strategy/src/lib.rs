@@ -25,6 +25,7 @@ mod optimiser;
 mod server;
 mod source;
 mod strategy;
+mod sums;
 mod tile;
 mod work;
 

@@ -20,7 +20,7 @@ use crate::frame::Frame;
 use crate::model::{Layout, Model};
 use crate::numbers::Numbers;
 use crate::source::{Source, Unread};
-use crate::work::{self, SPAN, Span};
+use crate::work::{self, Span};
 
 /// Replies that are added in one pass over the sums.
 const AT_ONCE: usize = 4;
@@ -54,16 +54,19 @@ pub(crate) fn total_weight(weights: impl ExactSizeIterator<Item = f64>) -> Resul
     if total > 0.0 { Ok(total) } else { Err(Fault::NoWeight) }
 }
 
+/// What a thread works with: sums, and what is read of replies.
+type Desk = (Vec<f64>, [Vec<u8>; AT_ONCE]);
+
 /// The mean of replies whose weights and layouts are right.
 pub(crate) fn mean(replies: &[(f64, Source)], total: f64, frame: &Frame) -> Result<Model, Unread> {
     let spans = work::spans(&frame.input);
     let mut arrays = work::blank(&frame.output);
     let elements: usize = spans.iter().map(|span| span.len).sum();
-    let jobs = spans.iter().zip(work::cut(&frame.output, &mut arrays));
-    let desk = || (vec![NOTHING; SPAN], [const { Vec::new() }; AT_ONCE]);
-    work::share(work::threads(elements * replies.len()), jobs, desk, |(sums, buffers), (span, out)| {
-        let sums = &mut sums[..span.len];
-        sums.fill(NOTHING);
+    let jobs = spans.iter().zip(work::cut(&frame.output, &mut arrays, |slot| slot.dtype.bytes()));
+    let mut desks = work::desks(elements * replies.len());
+    work::share(&mut desks, jobs, |(sums, buffers): &mut Desk, (span, out)| {
+        sums.clear();
+        sums.resize(span.len, NOTHING);
         sum_span(replies, span, frame.input.0[span.array].dtype, buffers, sums)?;
         divide(sums, total);
         narrow(frame.output.0[span.array].dtype, sums, out);
