@@ -10,6 +10,7 @@ mod numbers;
 pub mod privacy;
 mod random;
 pub mod sampling;
+pub mod xgboost;
 
 pub use accountant::Accountant;
 pub use model::{Layout, Model, Slot, State};
