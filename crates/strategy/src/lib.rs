@@ -4,6 +4,7 @@
 //! as needed; randomness comes from seeds that are arguments.
 
 mod accountant;
+pub mod health;
 pub mod metrics;
 mod model;
 mod numbers;
