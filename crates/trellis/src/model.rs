@@ -23,15 +23,15 @@ const MODELS: &str = "models";
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis model ls                                           every checkpoint of every run
-  trellis model show 4711                                    the newest of a run: metrics, arrays, lineage
-  trellis model show 4711@10 -o json | jq .metrics.evaluate  that of round 10, for a program
+  trellis model ls                       every checkpoint of every run
+  trellis model show 4711                the newest of a run: metrics, arrays, lineage
+  trellis model show 4711@10 -o json     that of round 10, for a program
   trellis model export 4711 --out digits.safetensors
   trellis model export 4711@10 --format pytorch --out digits.pt
 
-Checkpoints are made by native trainings on the machine of their SuperLink. Each is read as a whole and
-compared with its hashes before it is shown or exported. Exit codes: 0 done, 1 it cannot be read or
-written, 2 wrong arguments.
+Checkpoints are made by native trainings, on the machine of their SuperLink. Each is read as a
+whole and compared with its hashes before it is shown or exported.
+Exit codes: 0 done; 1 it cannot be read or written; 2 refused arguments.
 ";
 
 /// Show and export the models of native trainings

@@ -58,6 +58,20 @@ fn positions_are_read_by_number() {
     assert_eq!(shapes, expected);
 }
 
+/// As numpy.savez_compressed writes them.
+#[test]
+fn compressed_npz_are_read() {
+    let (_directory, path) = place();
+    let (slot, data) = array("w", Dtype::F32, &[100, 3]);
+    let mut zip = zip::ZipWriter::new(File::create(&path).unwrap());
+    let deflated = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    zip.start_file("w.npy", deflated).unwrap();
+    zip.write_all(&trellis_wire::records::npy_header(slot.dtype, &slot.shape)).unwrap();
+    zip.write_all(&data).unwrap();
+    zip.finish().unwrap();
+    assert_eq!(read_model(&path).unwrap(), model([(slot, data)]));
+}
+
 #[test]
 fn elements_of_pytorch_storages_can_be_mapped() {
     let (_directory, path) = place();
