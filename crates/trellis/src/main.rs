@@ -8,6 +8,7 @@ mod duration;
 mod log_file;
 mod logging;
 mod login;
+mod model;
 mod node;
 mod nodes;
 mod pki;
@@ -42,6 +43,7 @@ Examples:
   trellis supernode --insecure        take part in it with this machine
   trellis pki --help                  certificates for a SuperLink, from nothing to rotation
   trellis nodes                       who takes part, and which version of Flower each node speaks
+  trellis model ls                    the checkpoints of native trainings on this machine
 ";
 
 /// Runs Flower federations anywhere, from one description.
@@ -60,6 +62,7 @@ enum Command {
     Supernode(Box<supernode::SupernodeArgs>),
     /// Make and renew certificates, and say which ones clients shall trust
     Pki(pki::PkiArgs),
+    Model(model::ModelArgs),
     Nodes(nodes::NodesArgs),
     Node(node::NodeArgs),
     Account(account::AccountArgs),
@@ -109,6 +112,7 @@ impl Command {
             Command::Superlink(_) => superlink::run("trellis superlink", &[]),
             Command::Supernode(_) => supernode::run("trellis supernode", &[]),
             Command::Pki(args) => pki::run(args),
+            Command::Model(args) => model::run(&args),
             Command::Nodes(args) => nodes::run(&args),
             Command::Node(args) => node::run(&args),
             Command::Account(args) => account::run(&args),

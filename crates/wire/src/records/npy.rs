@@ -30,13 +30,15 @@ pub enum NpyError {
 }
 
 pub(super) fn write(tensor: &Tensor) -> Bytes {
-    let mut file = header(tensor.dtype().descr(), tensor.shape());
+    let mut file = header(tensor.dtype(), tensor.shape());
     file.reserve_exact(tensor.values().len() * tensor.dtype().bytes());
     tensor.values().write_little_endian(&mut file);
     file.into()
 }
 
-fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
+/// What stands before the elements in a `.npy` file of little-endian data in the order of C.
+pub fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
+    let descr = dtype.descr();
     let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
     let tuple = match &lengths[..] {
         [one] => format!("({one},)"),
