@@ -93,7 +93,8 @@ impl NpyHead {
     /// Whether the elements are as this machine's memory would have them: little-endian, in the order of C.
     pub fn is_plain(&self) -> bool {
         let turns = self.shape.iter().filter(|&&length| length > 1).count() > 1;
-        !(self.big_endian && self.dtype.bytes() > 1) && !(self.fortran_order && turns)
+        let is_swapped = self.big_endian && self.dtype.bytes() > 1;
+        !is_swapped && !(self.fortran_order && turns)
     }
 }
 
