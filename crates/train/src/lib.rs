@@ -9,4 +9,6 @@
 //!
 //! Knows nothing of what is inside a SuperLink, and nothing of command lines.
 
+mod content;
 pub mod round;
+pub mod spool;

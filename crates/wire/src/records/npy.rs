@@ -94,7 +94,7 @@ impl NpyHead {
     pub fn is_plain(&self) -> bool {
         let turns = self.shape.iter().filter(|&&length| length > 1).count() > 1;
         let is_swapped = self.big_endian && self.dtype.bytes() > 1;
-        !is_swapped && !(self.fortran_order && turns)
+        !(is_swapped || self.fortran_order && turns)
     }
 }
 
