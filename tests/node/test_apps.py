@@ -200,7 +200,7 @@ def test_a_leaking_app_is_replaced_and_the_run_goes_on(stage):
 def test_an_app_that_takes_more_memory_than_it_may_is_ended(stage, lifecycle):
     fed = stage(OwnNode(lifecycle=lifecycle, flags=("--app-memory", "400MiB"))).start()
 
-    before, leaked, after = play(fed, "count leak:800 count")
+    before, leaked, after = play(fed, "count hoard:800 count")
 
     assert before.reply["count"] == 1
     assert (leaked.error, "400 MiB" in leaked.reason) == (CRASHED, True), leaked

@@ -1,5 +1,6 @@
-//! Where the kernel holds no limit, the node looks: once a second at the memory of an app and of what it started. An app that
-//! grows faster than that can still harm the machine; that is why this is the weaker means.
+//! Where the kernel holds no limit, the node looks: once a second at the memory of an app and of what it started, and ten
+//! times at the app alone, which costs little. An app that grows faster than that can still harm the machine; that is why this
+//! is the weaker means.
 
 use std::fs;
 use std::io;
@@ -11,7 +12,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-const EVERY: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_millis(100);
+/// Looking at all processes of the machine costs more: every so many glances.
+const GLANCES_TO_A_LOOK: u32 = 10;
 
 /// Looks as long as it lives.
 #[derive(Debug)]
@@ -28,7 +31,13 @@ impl Watch {
         let (stop, stopped) = mpsc::channel();
         let told = Arc::clone(&ended_it);
         thread::Builder::new().name("app memory".into()).spawn(move || {
-            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+            let mut glances = 0;
+            while stopped.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {
+                glances += 1;
+                let is_large = Process::read(pid).is_some_and(|app| app.resident_bytes > limit_bytes);
+                if !is_large && glances % GLANCES_TO_A_LOOK != 0 {
+                    continue;
+                }
                 let processes = all();
                 // Its number may be somebody else's by now.
                 if !processes.iter().any(|process| process.pid == pid && process.started == leader.started) {

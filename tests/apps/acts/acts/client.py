@@ -18,6 +18,7 @@ from flwr.clientapp import ClientApp
 from acts.edition import EDITION
 
 MEET_LIMIT_S = 60.0
+HOARD_LIMIT_S = 60.0
 CHECK_S = 0.05
 PAGE = 4096
 
@@ -86,6 +87,12 @@ def leak(argument: str, _context: Context) -> None:
     kept.append(block)
 
 
+def hoard(argument: str, context: Context) -> None:
+    """Take so many MiB, and go on."""
+    leak(argument, context)
+    threading.Event().wait(HOARD_LIMIT_S)
+
+
 def chatter(argument: str, _context: Context) -> None:
     for number in range(1, int(argument) + 1):
         print(f"chatter line {number}")
@@ -120,6 +127,7 @@ ACTS: dict[str, Callable[[str, Context], None]] = {
     "segfault": crash,
     "hang": hang,
     "leak": leak,
+    "hoard": hoard,
     "chatter": chatter,
     "meet": meet,
 }

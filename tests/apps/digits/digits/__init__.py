@@ -1,0 +1,1 @@
+"""Digits learned by a federation: the yardstick for comparing strategies."""
