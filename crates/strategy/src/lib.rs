@@ -14,6 +14,7 @@ mod element;
 mod fault;
 mod finite;
 mod frame;
+pub mod health;
 mod kept;
 mod krum;
 mod layout;
@@ -32,6 +33,7 @@ mod source;
 mod strategy;
 mod tile;
 mod work;
+pub mod xgboost;
 
 pub use accountant::Accountant;
 pub use fault::{Fault, Whose};
