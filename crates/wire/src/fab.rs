@@ -71,6 +71,22 @@ pub fn metadata(project: &toml::Table) -> Result<FabMetadata, BadFab> {
     Ok(FabMetadata { publisher, name, version })
 }
 
+/// The ServerApp that an app names when this program shall train in its place.
+pub const NATIVE_SERVER_APP: &str = "trellis:native";
+/// What the ClientApp of an app begins with that is part of this program: `trellis:mlp`.
+pub const BUILT_IN_CLIENT_APP: &str = "trellis:";
+
+/// Whether this program trains in place of a Python ServerApp.
+pub fn trains_natively(project: &toml::Table) -> bool {
+    let server_app = find(project, "tool.flwr.app.components.serverapp");
+    server_app.and_then(toml::Value::as_str) == Some(NATIVE_SERVER_APP)
+}
+
+/// The name of the ClientApp of this program that `client_app` (`module:attribute`) stands for.
+pub fn built_in(client_app: &str) -> Option<&str> {
+    client_app.strip_prefix(BUILT_IN_CLIENT_APP)
+}
+
 /// The value at a path of keys joined by dots.
 pub fn find<'a>(project: &'a toml::Table, path: &str) -> Option<&'a toml::Value> {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
@@ -155,6 +171,21 @@ mod tests {
             let problem = pyproject(&bytes).and_then(|project| metadata(&project)).unwrap_err().to_string();
             assert!(problem.contains(part), "{problem}");
         }
+    }
+
+    #[test]
+    fn apps_of_this_program_are_known_by_their_name() {
+        for (server_app, native) in
+            [("'trellis:native'", true), ("'app.server:app'", false), ("'trellis:x'", false), ("7", false)]
+        {
+            let project = format!("[tool.flwr.app.components]\nserverapp = {server_app}").parse().unwrap();
+            assert_eq!(trains_natively(&project), native, "{server_app}");
+        }
+        assert!(!trains_natively(&toml::Table::new()));
+        assert_eq!(
+            (built_in("trellis:mlp"), built_in("trellis.x:mlp"), built_in("app:app")),
+            (Some("mlp"), None, None)
+        );
     }
 
     #[test]
