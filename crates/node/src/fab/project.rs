@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use toml::{Table, Value};
-use trellis_wire::fab::{self, BadFab, FabMetadata};
+use toml::Table;
+use trellis_wire::fab::{self, BadFab, CONFIG, FabMetadata};
 use trellis_wire::proto;
-use trellis_wire::proto::scalar::Scalar;
 
 use super::{DefaultConfig, FabError};
 
 const COMPONENTS: &str = "tool.flwr.app.components";
-const CONFIG: &str = "tool.flwr.app.config";
-/// Tables within tables of a configuration.
-const MAX_CONFIG_DEPTH: usize = 64;
 
 #[derive(Debug, PartialEq)]
 pub struct Project {
@@ -27,13 +23,7 @@ pub fn read(project: &Table) -> Result<Project, BadFab> {
     // Flower takes no app that lacks one of the two, although a node needs just one.
     component(project, "serverapp")?;
     let client_app = component(project, "clientapp")?;
-    let mut config = DefaultConfig::new();
-    match fab::find(project, CONFIG) {
-        None => {}
-        Some(Value::Table(table)) => flatten(table, "", 1, &mut config)?,
-        Some(_) => return Err(BadFab(format!("[{CONFIG}] in pyproject.toml is not a table"))),
-    }
-    Ok(Project { metadata, client_app, config })
+    Ok(Project { metadata, client_app, config: fab::config(project)? })
 }
 
 /// A reference `module:attribute`, where either may be a path with dots.
@@ -57,35 +47,6 @@ fn is_dotted(text: &str) -> bool {
     })
 }
 
-fn flatten(table: &Table, above: &str, depth: usize, config: &mut DefaultConfig) -> Result<(), BadFab> {
-    if depth > MAX_CONFIG_DEPTH {
-        return Err(BadFab(format!("[{CONFIG}] has more than {MAX_CONFIG_DEPTH} tables within each other")));
-    }
-    for (key, value) in table {
-        let path = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
-        let scalar = match value {
-            Value::Table(inner) => {
-                flatten(inner, &path, depth + 1, config)?;
-                continue;
-            }
-            Value::Boolean(value) => Scalar::Bool(*value),
-            Value::Integer(value) => Scalar::Sint64(*value),
-            Value::Float(value) => Scalar::Double(*value),
-            Value::String(value) => Scalar::String(value.clone()),
-            Value::Array(_) | Value::Datetime(_) => {
-                let what = value.type_str();
-                let why = format!("{path} in [{CONFIG}] is of type {what}, and must be a bool, int, float or string");
-                return Err(BadFab(why));
-            }
-        };
-        // Flower takes whichever comes last in the file; nobody can mean that.
-        if config.insert(path.clone(), proto::Scalar { scalar: Some(scalar) }).is_some() {
-            return Err(BadFab(format!("{path} is twice in [{CONFIG}]: as a key with a dot, and as a table")));
-        }
-    }
-    Ok(())
-}
-
 /// The configuration of one run: the app's own, with the overrides of the run in place. As in Flower, an override may change
 /// the type of a value, and may not add a key.
 pub fn run_config(
@@ -107,6 +68,8 @@ pub fn run_config(
 
 #[cfg(test)]
 mod tests {
+    use trellis_wire::proto::scalar::Scalar;
+
     use super::*;
 
     const HEAD: &str = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'\n";
