@@ -146,7 +146,10 @@ impl Work<'_> {
         match (server.strategy().folds(), factor) {
             (false, factor) => self.kept.push(Kept { reply, numbers, factor }),
             (true, None) => self.round.fold(&reply, &numbers)?,
-            (true, Some(factor)) => self.round.fold(&reply, &Clipped::new(model, &numbers, factor))?,
+            (true, Some(factor)) => {
+                let clipped = Clipped::new(model, &numbers, factor).map_err(|source| unread(reply.node, source))?;
+                self.round.fold(&reply, &clipped)?;
+            }
         }
         Ok(())
     }
@@ -157,8 +160,7 @@ impl Work<'_> {
         if server.strategy().is_trees() || *numbers.layout() != *model.layout {
             return Ok(None);
         }
-        let unread = |source| Fault::Read { whose: Whose::Node(node), array: "(all)".to_owned(), source };
-        let norm = update_norm(model, numbers).map_err(unread)?;
+        let norm = update_norm(model, numbers).map_err(|source| unread(node, source))?;
         self.norms.push((node, norm));
         Ok(Some(norm))
     }
@@ -186,8 +188,7 @@ impl Work<'_> {
 
 /// For strategies that fold, nothing was kept.
 fn finish_round(round: Round<'_>, model: &Model, kept: &[Kept]) -> Result<Aggregated, Fault> {
-    let clipped: Vec<Option<Clipped<'_>>> =
-        kept.iter().map(|kept| kept.factor.map(|factor| Clipped::new(model, &kept.numbers, factor))).collect();
+    let clipped = kept.iter().map(|kept| clip(model, kept)).collect::<Result<Vec<_>, Fault>>()?;
     let read = |(kept, clipped)| -> (Reply, &dyn Numbers) {
         let (kept, clipped): (&Kept, &Option<Clipped<'_>>) = (kept, clipped);
         match clipped {
@@ -197,6 +198,15 @@ fn finish_round(round: Round<'_>, model: &Model, kept: &[Kept]) -> Result<Aggreg
     };
     let replies: Vec<(Reply, &dyn Numbers)> = kept.iter().zip(&clipped).map(read).collect();
     round.finish(&replies)
+}
+
+fn clip<'a>(model: &'a Model, kept: &'a Kept) -> Result<Option<Clipped<'a>>, Fault> {
+    let clipped = kept.factor.map(|factor| Clipped::new(model, &kept.numbers, factor)).transpose();
+    clipped.map_err(|source| unread(kept.reply.node, source))
+}
+
+fn unread(node: NodeId, source: std::io::Error) -> Fault {
+    Fault::Read { whose: Whose::Node(node), array: "(all)".to_owned(), source }
 }
 
 /// Trees are joined, or go from node to node.
