@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ NODES, ROUNDS = 3, 8
 MODEL = {"hidden_layers": 5, "strategy": "FedAdam", "checkpoint_interval": 2}
 KILLS = 30
 QUICK_KILLS = 2
+RUN_LIMIT_S = 120.0
 
 pytestmark = pytest.mark.trellis_only
 
@@ -31,25 +33,25 @@ def serverapp_pid(run_id: int) -> int | None:
 
 def resume_after_kills(fed, kills: int, seed: int) -> None:
     begin = time.monotonic()
-    whole = fed.run_native(rounds=ROUNDS, **MODEL)
-    assert whole.code == 0, whole.stderr
+    expected = fed.train(rounds=ROUNDS, **MODEL).saved_bytes()
     took_s = time.monotonic() - begin
-    expected = fed.native.saved_bytes(whole.run_id)
     chance, broken_off = random.Random(seed), 0
     for number in range(kills):
         moment_s = chance.uniform(0, took_s)
-        run_id = fed.submit_native(rounds=ROUNDS, **MODEL)
+        run = fed.begin(rounds=ROUNDS, **MODEL)
+        run_id = run.wait_started()
         pid = wait_for("the ServerApp", lambda run_id=run_id: serverapp_pid(run_id), 10.0)
         time.sleep(moment_s)  # The moment is the test.
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        state = fed.federation.wait_finished(run_id)
-        if state.status != "finished:completed":
+        run.process.wait_exit(RUN_LIMIT_S)
+        ended = run.events("ended")[-1]
+        if ended["status"] != "finished:completed":
             broken_off += 1
-            resumed = fed.run_native("--resume", str(run_id), rounds=ROUNDS, **MODEL)
-            assert resumed.code == 0, f"kill {number} after {moment_s:.2f} s\n{resumed.stderr}"
-            run_id = resumed.run_id
-        assert fed.native.saved_bytes(run_id) == expected, f"kill {number} after {moment_s:.2f} s"
+            last = fed.train("--resume", str(run_id), rounds=ROUNDS, **MODEL).saved_bytes()
+        else:
+            last = (Path(ended["model"]) / "model.safetensors").read_bytes()
+        assert last == expected, f"kill {number} after {moment_s:.2f} s of {took_s:.2f} s"
     assert broken_off > kills // 3, f"only {broken_off} of {kills} kills hit a run at work"
 
 
