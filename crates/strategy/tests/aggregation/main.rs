@@ -6,3 +6,4 @@ mod faults;
 mod means;
 mod models;
 mod rounds;
+mod trees;
