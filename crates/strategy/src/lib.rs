@@ -33,6 +33,7 @@ mod source;
 mod strategy;
 mod sums;
 mod tile;
+mod trees;
 mod work;
 pub mod xgboost;
 

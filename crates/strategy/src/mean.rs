@@ -4,7 +4,8 @@
 //! quotient is rounded once. So each element has one right answer, whoever computes it: [`weighted_mean`], which reads all
 //! replies span by span, or the accumulator, which takes one reply after another.
 //!
-//! Products of `f32` and weights below 2^29 are exact, and so is the mean of equal numbers. The loops are plain ones that
+//! Products of `f32` and whole weights below 2^29 are exact, and equal numbers stay what they are. Those of integers are
+//! exact while number times sum of weights stays below 2^53; beyond it they are as exact as `f64` is. The loops are plain ones that
 //! the compiler makes vector instructions of; those that every x86-64 has come within a tenth of the widest ones, because
 //! memory is what they wait for.
 
