@@ -190,7 +190,7 @@ impl App {
         enough: u32,
     ) -> Result<Vec<(proto::Message, proto::ObjectTree)>, AppError> {
         let message_ids = ids.iter().map(ObjectId::to_string).collect();
-        let request = rpc::PullReplies { message_ids, enough };
+        let request = proto::PullTaskMessagesRequest { message_ids, enough };
         let question = || Question::new(rpc::PULL_MESSAGES, &request);
         let silence = self.inner.lines.options.hold_timeout;
         let response: proto::PullAppMessagesResponse = self.insist(question, silence).await?;
