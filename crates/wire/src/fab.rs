@@ -1,11 +1,26 @@
-//! FABs, the bundles that apps travel in: what one says about itself.
+//! FABs, the bundles that apps travel in: what one says about itself, and how one is made (`App`).
 //!
 //! A FAB is a zip with a `pyproject.toml` in it; it comes from outside and is not trusted. Nothing here unpacks one, or decides
 //! what its app may do.
 
+mod app;
+mod archive;
+mod config;
+mod contents;
+mod pattern;
+mod text;
+
 use std::io::{Cursor, Read};
 
 use thiserror::Error;
+
+pub use app::{App, Bundle};
+pub use config::config;
+
+const PYPROJECT: &str = "pyproject.toml";
+
+/// The ServerApp that is part of Trellis, as an app names it in `tool.flwr.app.components.serverapp`.
+pub const NATIVE_SERVERAPP: &str = "trellis:native";
 
 /// The largest `pyproject.toml` that is read.
 pub const MAX_PYPROJECT_BYTES: u64 = 1 << 20;
@@ -36,7 +51,7 @@ impl FabMetadata {
 /// Reads the app's `pyproject.toml`.
 pub fn pyproject(fab: &[u8]) -> Result<toml::Table, BadFab> {
     let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| bad(format!("not a zip ({error})")))?;
-    let file = archive.by_name("pyproject.toml").map_err(|_| bad("it has no pyproject.toml"))?;
+    let file = archive.by_name(PYPROJECT).map_err(|_| bad("it has no pyproject.toml"))?;
     let mut text = String::new();
     // One byte more than is allowed: what is longer is told from what just fits.
     file.take(MAX_PYPROJECT_BYTES + 1)
@@ -58,6 +73,11 @@ pub fn metadata(project: &toml::Table) -> Result<FabMetadata, BadFab> {
     }
     let [name, version, publisher] = wanted.map(|path| text(path).unwrap_or_default().to_owned());
     Ok(FabMetadata { publisher, name, version })
+}
+
+/// Whether the app's ServerApp is part of Trellis: then no Python carries it out.
+pub fn is_native(project: &toml::Table) -> bool {
+    find(project, "tool.flwr.app.components.serverapp").and_then(toml::Value::as_str) == Some(NATIVE_SERVERAPP)
 }
 
 /// The value at a path of keys joined by dots.
