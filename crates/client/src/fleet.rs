@@ -8,15 +8,15 @@
 
 mod bandwidth;
 mod body;
-mod error;
+pub(crate) mod error;
 mod grpc;
 mod http;
-mod line;
+pub(crate) mod line;
 mod overhear;
 mod proof;
-mod refusal;
+pub(crate) mod refusal;
 pub mod retry;
-mod rpc;
+pub(crate) mod rpc;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,6 @@ use trellis_wire::proto;
 
 use self::bandwidth::Throttle;
 use self::body::{Intake, Outgoing, Pulse};
-use self::error::Trouble;
 pub use self::error::{FleetError, Remedy};
 use self::line::Lines;
 use self::proof::Proof;
@@ -108,8 +107,8 @@ struct Inner {
 }
 
 /// A call as both transports make it.
-struct Question<'a> {
-    rpc: &'static Rpc,
+pub(crate) struct Question<'a> {
+    pub rpc: &'static Rpc,
     /// The message, or what is before the content of an object in it.
     head: Bytes,
     content: Bytes,
@@ -120,6 +119,28 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
+    pub fn new(rpc: &'static Rpc, request: &impl prost::Message) -> Question<'static> {
+        Question {
+            rpc,
+            head: request.encode_to_vec().into(),
+            content: Bytes::new(),
+            most_bytes: MESSAGE_BYTES,
+            sending: None,
+            receiving: None,
+            pulse: Pulse::new(),
+        }
+    }
+
+    /// Asks for an object.
+    pub fn for_object(rpc: &'static Rpc, request: &proto::PullObjectRequest) -> Question<'static> {
+        Question { most_bytes: OBJECT_BYTES, ..Question::new(rpc, request) }
+    }
+
+    /// Brings an object, whose content stands beside the request and not in it.
+    pub fn with_object(rpc: &'static Rpc, request: &proto::PushObjectRequest, content: Bytes) -> Question<'static> {
+        Question { head: before_content(request, content.len()), content, ..Question::new(rpc, request) }
+    }
+
     fn outgoing(&self, head: Bytes) -> Outgoing {
         Outgoing::new(head, self.content.clone(), self.sending.cloned(), self.pulse.clone())
     }
@@ -130,7 +151,7 @@ impl Question<'_> {
 }
 
 /// What was answered.
-enum Reply {
+pub(crate) enum Reply {
     Message(Bytes),
     Refused(Refusal),
 }
@@ -158,7 +179,7 @@ impl Fleet {
     /// does. A key that was unregistered is answered like that too, and its activation refused: it never comes back.
     pub async fn register_node(&self) -> Result<Option<NodeId>, FleetError> {
         let request = proto::RegisterNodeFleetRequest { public_key: self.inner.proof.public_key().into() };
-        let question = self.question(rpc::REGISTER_NODE, &request);
+        let question = Question::new(rpc::REGISTER_NODE, &request);
         let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
         if matches!(&reply, Reply::Refused(refusal) if refusal.is_key_in_use()) {
             return Ok(None);
@@ -196,7 +217,7 @@ impl Fleet {
     /// Asks for an instruction. Ours holds the answer until there is one, or for a while; official SuperLinks answer at once.
     pub async fn pull_messages(&self, node: NodeId) -> Result<proto::PullMessagesResponse, FleetError> {
         let request = proto::PullMessagesRequest { node: Some(wire_node(node)), message_ids: Vec::new() };
-        let question = self.question(rpc::PULL_MESSAGES, &request);
+        let question = Question::new(rpc::PULL_MESSAGES, &request);
         let reply = self.reply(&question, self.inner.lines.options.hold_timeout).await?;
         self.read(&question, reply)
     }
@@ -236,7 +257,7 @@ impl Fleet {
         let request =
             proto::PullObjectRequest { node: Some(wire_node(node)), run_id: run.0, object_id: id.to_string() };
         let receiving = self.inner.receiving.as_deref();
-        let question = Question { most_bytes: OBJECT_BYTES, receiving, ..self.question(rpc::PULL_OBJECT, &request) };
+        let question = Question { receiving, ..Question::for_object(rpc::PULL_OBJECT, &request) };
         let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
         // The content stays where it was read to.
         let response: proto::PullObjectResponse = self.read(&question, reply)?;
@@ -269,12 +290,8 @@ impl Fleet {
             object_content: Bytes::new(),
             session_id: session.to_owned(),
         };
-        let question = Question {
-            head: before_content(&request, content.len()),
-            content,
-            sending: self.inner.sending.as_ref(),
-            ..self.question(rpc::PUSH_OBJECT, &request)
-        };
+        let sending = self.inner.sending.as_ref();
+        let question = Question { sending, ..Question::with_object(rpc::PUSH_OBJECT, &request, content) };
         let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
         let response: proto::PushObjectResponse = self.read(&question, reply)?;
         Ok(response.stored)
@@ -296,44 +313,15 @@ impl Fleet {
         rpc: &'static Rpc,
         request: &impl prost::Message,
     ) -> Result<A, FleetError> {
-        let question = self.question(rpc, request);
+        let question = Question::new(rpc, request);
         let reply = self.reply(&question, self.inner.lines.options.answer_timeout).await?;
         self.read(&question, reply)
     }
 
-    fn question(&self, rpc: &'static Rpc, request: &impl prost::Message) -> Question<'_> {
-        let head = request.encode_to_vec().into();
-        let (sending, receiving) = (None, None);
-        Question {
-            rpc,
-            head,
-            content: Bytes::new(),
-            most_bytes: MESSAGE_BYTES,
-            sending,
-            receiving,
-            pulse: Pulse::new(),
-        }
-    }
-
-    /// Asks once. A line that gave no answer is not used again.
     async fn reply(&self, question: &Question<'_>, silence: Duration) -> Result<Reply, FleetError> {
-        let lines = &self.inner.lines;
-        let error = |trouble: Trouble| trouble.to_error(self.endpoint(), question.rpc.name);
-        let line = lines.line().await.map_err(error)?;
-        let proof = self.inner.proof.headers(line.transport());
-        question.pulse.beat();
-        match question.pulse.watch(silence, lines.ask(&line, question, proof)).await {
-            Ok(reply) => {
-                if matches!(&reply, Reply::Refused(refusal) if refusal.is_not_served()) {
-                    lines.give_up(&line);
-                }
-                Ok(reply)
-            }
-            Err(trouble) => {
-                lines.give_up(&line);
-                Err(error(lines.explain(trouble).await))
-            }
-        }
+        let proof = |transport| self.inner.proof.headers(transport);
+        let reply = self.inner.lines.reply(question, silence, proof).await;
+        reply.map_err(|trouble| trouble.to_error(self.endpoint(), question.rpc.name))
     }
 
     fn read<A: prost::Message + Default>(&self, question: &Question<'_>, reply: Reply) -> Result<A, FleetError> {

@@ -1,15 +1,17 @@
-//! The side of those who call a SuperLink: people with a shell, nodes that want to join, and nodes at work. Our own calls are
-//! JSON over HTTP (`call`), made one at a time; Flower's, of nodes, go over gRPC or HTTP (`fleet`). Connections are trusted or
-//! not made at all (`trust`).
+//! The side of those who call a SuperLink: people with a shell, nodes that want to join, nodes at work, and ServerApps. Our own
+//! calls are JSON over HTTP (`call`), made one at a time; Flower's go over gRPC or HTTP, those of nodes in `fleet`, those of
+//! ServerApps in `app`. Connections are trusted or not made at all (`trust`).
 //!
 //! Knows nothing of command lines, and nothing of what is inside a SuperLink.
 
+pub mod app;
 mod call;
 mod connect;
 mod error;
 mod exchange;
 pub mod fleet;
 pub mod node_key;
+mod report;
 mod superlink;
 mod target;
 mod trust;
@@ -17,6 +19,10 @@ mod trust;
 pub use call::*;
 pub use error::{Distrust, Error};
 pub use node_key::NodeKey;
+pub use report::{
+    CheckpointReport, ClientReport, FailedNode, FindingReport, MAX_REPORT_BYTES, MetricReport, PhaseReport,
+    TrainingReport,
+};
 pub use superlink::{Patience, SuperLink};
 pub use target::{Security, Target, Token, TokenError};
 pub use trust::{Trust, TrustError};

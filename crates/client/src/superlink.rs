@@ -71,6 +71,11 @@ impl SuperLink {
         self.prove(call, &signed.collect()).await
     }
 
+    /// Makes a call that these headers prove the right to.
+    pub(crate) async fn call_with<C: Call>(&self, call: &C, proof: &HeaderMap) -> Result<C::Answer, Error> {
+        self.prove(call, proof).await
+    }
+
     async fn prove<C: Call>(&self, call: &C, proof: &HeaderMap) -> Result<C::Answer, Error> {
         let path = format!("/v1/trellis/{}", C::NAME);
         let body = Bytes::from(serde_json::to_vec(call).expect("calls are plain data"));

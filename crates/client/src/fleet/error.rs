@@ -57,7 +57,7 @@ impl FleetError {
 
 /// Why there is no answer at all.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     Connection(Error),
     /// The connection broke.
     Hungup(String),
@@ -118,7 +118,7 @@ fn is_disagreement(error: &io::Error) -> bool {
 }
 
 /// An error with everything that caused it.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -39,7 +39,7 @@ impl Line {
 }
 
 /// The line that is used now, and what is needed to make the next one.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     pub target: Target,
     pub options: FleetOptions,
     current: Mutex<Option<Arc<Line>>>,
@@ -58,7 +58,7 @@ impl Lines {
         *self.found.lock().expect("no panic while looking")
     }
 
-    pub async fn line(&self) -> Result<Arc<Line>, Trouble> {
+    async fn line(&self) -> Result<Arc<Line>, Trouble> {
         if let Some(line) = self.working() {
             return Ok(line);
         }
@@ -79,12 +79,36 @@ impl Lines {
     }
 
     /// This line does not work: calls to come use another. Those that are under way find out by themselves.
-    pub fn give_up(&self, line: &Arc<Line>) {
+    fn give_up(&self, line: &Arc<Line>) {
         let mut current = self.current.lock().expect("no panic while looking");
         current.take_if(|current| Arc::ptr_eq(current, line));
     }
 
-    pub async fn ask(&self, line: &Line, question: &Question<'_>, proof: HeaderMap) -> Result<Reply, Trouble> {
+    /// Asks once. A line that gave no answer is not used again. `proof` gives the headers that prove who asks.
+    pub async fn reply(
+        &self,
+        question: &Question<'_>,
+        silence: Duration,
+        proof: impl FnOnce(Transport) -> HeaderMap,
+    ) -> Result<Reply, Trouble> {
+        let line = self.line().await?;
+        let proof = proof(line.transport());
+        question.pulse.beat();
+        match question.pulse.watch(silence, self.ask(&line, question, proof)).await {
+            Ok(reply) => {
+                if matches!(&reply, Reply::Refused(refusal) if refusal.is_not_served()) {
+                    self.give_up(&line);
+                }
+                Ok(reply)
+            }
+            Err(trouble) => {
+                self.give_up(&line);
+                Err(self.explain(trouble).await)
+            }
+        }
+    }
+
+    async fn ask(&self, line: &Line, question: &Question<'_>, proof: HeaderMap) -> Result<Reply, Trouble> {
         match line {
             Line::Grpc(line) => line.ask(question, proof).await,
             Line::Http(pool) => pool.ask(&self.target, &self.options, question, proof).await,
@@ -116,7 +140,7 @@ impl Lines {
     }
 
     /// Why a line that was good does not work any more.
-    pub async fn explain(&self, trouble: Trouble) -> Trouble {
+    async fn explain(&self, trouble: Trouble) -> Trouble {
         match trouble {
             Trouble::Hungup(_) | Trouble::Strange(_) if self.wants_tls().await => wants_tls(),
             // It was found to speak so, and does no more: next time it is found out anew.

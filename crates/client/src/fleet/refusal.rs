@@ -15,7 +15,7 @@ const REGISTRATION_DISABLED: u32 = 2001;
 
 /// What both transports can say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     /// Not now.
     Busy,
     /// Not to this node, or not for this run.
@@ -32,11 +32,11 @@ enum Kind {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    kind: Kind,
+pub(crate) struct Refusal {
+    pub kind: Kind,
     /// Flower's own number for it.
     number: Option<u32>,
-    text: String,
+    pub text: String,
 }
 
 /// Errors as Flower writes them, over gRPC with other names than over HTTP.

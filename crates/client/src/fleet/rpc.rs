@@ -2,7 +2,7 @@
 
 /// One call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Rpc {
+pub(crate) struct Rpc {
     pub name: &'static str,
     pub grpc: &'static str,
     pub http: &'static str,
@@ -11,7 +11,7 @@ pub(super) struct Rpc {
 
 /// What a call is about, and so what a refusal of it means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum About {
+pub(crate) enum About {
     /// Makes the key known.
     Registration,
     /// Begins the node's presence.

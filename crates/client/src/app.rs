@@ -1,0 +1,370 @@
+//! The SuperLink as a ServerApp calls it: typed calls over HTTP, in the dialect of tasks (Flower 1.35 and later). A ServerApp
+//! outlives the SuperLink that started it, so a call that is not answered is made again for as long as that takes; it ends
+//! with an answer, or with the run.
+//!
+//! What a ServerApp does with its answers is not known here.
+
+mod error;
+mod rpc;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use hyper::header::HeaderValue;
+use tokio::sync::watch;
+use trellis_core::id::{NodeId, ObjectId};
+use trellis_wire::object::object_id;
+use trellis_wire::proto;
+
+pub use self::error::AppError;
+use self::error::Failure;
+use crate::fleet::line::Lines;
+use crate::fleet::retry::{Backoff, Schedule};
+use crate::fleet::rpc::Rpc;
+use crate::fleet::{FleetOptions, Question, Reply, Transport};
+use crate::{Done, Patience, SuperLink, Target, Token, TrainingReport};
+
+const TASK_TOKEN: &str = "flwr-task-token";
+/// The Flower whose Runtime API is spoken.
+const FLOWER_VERSION: &str = "1.42.0";
+
+/// Between tries while the SuperLink is away: it may be back within a second, and an app has nothing else to do.
+const RETRY: Backoff = Backoff::Exponential { first: Duration::from_millis(200), cap: Duration::from_secs(5) };
+/// Times that a SuperLink may break over a call before that counts as a refusal.
+const MOST_FAULTS: u32 = 3;
+/// An object that was announced and has not come to the SuperLink yet is asked for again after this.
+const NOT_HERE_PAUSE: Duration = Duration::from_millis(200);
+
+/// The SuperLink of a ServerApp. Clones share everything.
+#[derive(Clone)]
+pub struct App {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    lines: Lines,
+    /// For our own calls.
+    superlink: SuperLink,
+    headers: HeaderMap,
+    /// Somebody answered as a SuperLink does, at least once.
+    was_answered: AtomicBool,
+    away: watch::Sender<Option<String>>,
+}
+
+/// What a ServerApp begins with.
+#[derive(Debug, Clone)]
+pub struct TaskInput {
+    pub context: proto::Context,
+    pub run: proto::Run,
+    pub fab: proto::Fab,
+    pub task_id: u64,
+}
+
+/// Instructions that the SuperLink knows of now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announced {
+    /// In the order of the messages; `None`: its node is gone, and the message with it.
+    pub ids: Vec<Option<ObjectId>>,
+    /// Objects to push, children before parents.
+    pub missing: Vec<ObjectId>,
+    /// To be named with each of them.
+    pub session: String,
+}
+
+/// How a ServerApp ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Completed,
+    Failed,
+}
+
+impl Outcome {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::Failed => "failed",
+        }
+    }
+}
+
+impl App {
+    /// `token` is that of the task; one that the target has is for people, and not used.
+    pub fn new(target: Target, token: Token) -> App {
+        let options = FleetOptions { transport: Some(Transport::Http), ..FleetOptions::default() };
+        App {
+            inner: Arc::new(Inner {
+                lines: Lines::new(target.clone(), options),
+                superlink: SuperLink::new(target)
+                    .with_patience(Patience { retries: Vec::new(), ..Patience::default() }),
+                headers: headers(&token),
+                was_answered: AtomicBool::new(false),
+                away: watch::Sender::new(None),
+            }),
+        }
+    }
+
+    /// `host:port` of the SuperLink.
+    pub fn endpoint(&self) -> String {
+        self.inner.lines.target.endpoint()
+    }
+
+    /// Why the SuperLink does not answer just now; `None`: it did when it was asked last.
+    pub fn away(&self) -> watch::Receiver<Option<String>> {
+        self.inner.away.subscribe()
+    }
+
+    /// The run is running with this.
+    pub async fn pull_task_input(&self) -> Result<TaskInput, AppError> {
+        let input: proto::PullTaskInputResponse =
+            self.call(rpc::PULL_TASK_INPUT, &proto::PullTaskInputRequest {}).await?;
+        let proto::PullTaskInputResponse { context: Some(context), run: Some(run), fab: Some(fab), task_id } = input
+        else {
+            return Err(self.refused(rpc::PULL_TASK_INPUT, "the answer lacks the context, the run or the app"));
+        };
+        Ok(TaskInput { context, run, fab, task_id })
+    }
+
+    /// The nodes that are online, in the order of their ids.
+    pub async fn get_nodes(&self) -> Result<Vec<NodeId>, AppError> {
+        let response: proto::GetNodesResponse = self.call(rpc::GET_NODES, &proto::GetTaskNodesRequest {}).await?;
+        let mut nodes: Vec<NodeId> = response.nodes.iter().map(|node| NodeId(node.node_id)).collect();
+        nodes.sort_unstable();
+        Ok(nodes)
+    }
+
+    /// Announces instructions. Each has its tree, at the same position.
+    pub async fn push_messages(
+        &self,
+        messages: Vec<proto::Message>,
+        trees: Vec<proto::ObjectTree>,
+    ) -> Result<Announced, AppError> {
+        let request = proto::PushTaskMessagesRequest { messages_list: messages, message_object_trees: trees };
+        let response: proto::PushAppMessagesResponse = self.call(rpc::PUSH_MESSAGES, &request).await?;
+        let unreadable = |_| self.refused(rpc::PUSH_MESSAGES, "the answer names objects in an unknown way");
+        let id = |id: &String| if id.is_empty() { Ok(None) } else { id.parse().map(Some) };
+        Ok(Announced {
+            ids: response.message_ids.iter().map(id).collect::<Result<_, _>>().map_err(unreadable)?,
+            missing: response
+                .objects_to_push
+                .iter()
+                .map(|id| id.parse())
+                .collect::<Result<_, _>>()
+                .map_err(unreadable)?,
+            session: response.session_id,
+        })
+    }
+
+    /// Brings an object. `false`: it was not announced, or no longer is.
+    pub async fn push_object(&self, id: ObjectId, content: Bytes, session: &str) -> Result<bool, AppError> {
+        let request = proto::PushObjectRequest {
+            node: Some(here()),
+            object_id: id.to_string(),
+            session_id: session.to_owned(),
+            ..Default::default()
+        };
+        let question = || Question::with_object(rpc::PUSH_OBJECT, &request, content.clone());
+        let response: proto::PushObjectResponse = self.insist(question, self.patience()).await?;
+        Ok(response.stored)
+    }
+
+    /// Asks for the replies to instructions. Held until `enough` of them are here or will never be (0: all), or for a while;
+    /// then gives those that are here.
+    pub async fn pull_messages(
+        &self,
+        ids: &[ObjectId],
+        enough: u32,
+    ) -> Result<Vec<(proto::Message, proto::ObjectTree)>, AppError> {
+        let message_ids = ids.iter().map(ObjectId::to_string).collect();
+        let request = rpc::PullReplies { message_ids, enough };
+        let question = || Question::new(rpc::PULL_MESSAGES, &request);
+        let silence = self.inner.lines.options.hold_timeout;
+        let response: proto::PullAppMessagesResponse = self.insist(question, silence).await?;
+        if response.messages_list.len() != response.message_object_trees.len() {
+            return Err(self.refused(rpc::PULL_MESSAGES, "the answer has not one tree for each message"));
+        }
+        Ok(response.messages_list.into_iter().zip(response.message_object_trees).collect())
+    }
+
+    /// Fetches an object; it is the one that its name says.
+    pub async fn pull_object(&self, id: ObjectId) -> Result<Bytes, AppError> {
+        let request = proto::PullObjectRequest { node: Some(here()), object_id: id.to_string(), ..Default::default() };
+        let question = || Question::for_object(rpc::PULL_OBJECT, &request);
+        let mut schedule = Schedule::new(RETRY, None, None);
+        loop {
+            let response: proto::PullObjectResponse = self.insist(question, self.patience()).await?;
+            if !response.object_found {
+                return Err(self.refused(rpc::PULL_OBJECT, &format!("the object {id} is not there any more")));
+            }
+            if !response.object_available {
+                tokio::time::sleep(NOT_HERE_PAUSE).await;
+                continue;
+            }
+            if object_id(&response.object_content) == id {
+                return Ok(response.object_content);
+            }
+            // Damaged on the way: once more.
+            tokio::time::sleep(schedule.next(Instant::now(), random()).unwrap_or_default()).await;
+        }
+    }
+
+    /// Tells that a reply and all its objects are here: the SuperLink may forget both.
+    pub async fn confirm(&self, message: ObjectId) -> Result<(), AppError> {
+        let request = proto::ConfirmMessageReceivedRequest {
+            node: Some(here()),
+            run_id: 0,
+            message_object_id: message.to_string(),
+        };
+        let done = self.call::<proto::ConfirmMessageReceivedResponse>(rpc::CONFIRM_MESSAGE_RECEIVED, &request);
+        done.await.map(drop)
+    }
+
+    /// Adds to the log of the run, as it is.
+    pub async fn push_logs(&self, text: String) -> Result<(), AppError> {
+        let request = proto::PushLogsRequest { node: Some(here()), run_id: 0, logs: vec![text] };
+        self.call::<proto::PushLogsResponse>(rpc::PUSH_LOGS, &request).await.map(drop)
+    }
+
+    /// Tells that the app lives.
+    pub async fn heartbeat(&self) -> Result<(), AppError> {
+        let response: proto::SendTaskHeartbeatResponse =
+            self.call(rpc::SEND_TASK_HEARTBEAT, &proto::SendTaskHeartbeatRequest {}).await?;
+        if response.success {
+            return Ok(());
+        }
+        let (endpoint, call) = (self.endpoint(), rpc::SEND_TASK_HEARTBEAT.name);
+        Err(AppError::RunOver { endpoint, call, why: "the heartbeat does not count any more".to_owned() })
+    }
+
+    /// The app's last word: the run is over with it.
+    pub async fn push_task_output(
+        &self,
+        context: proto::Context,
+        outcome: Outcome,
+        details: &str,
+    ) -> Result<(), AppError> {
+        let request = proto::PushTaskOutputRequest {
+            context: Some(context),
+            sub_status: outcome.name().to_owned(),
+            details: details.to_owned(),
+            clientapp_runtime: None,
+        };
+        self.call::<proto::PushTaskOutputResponse>(rpc::PUSH_TASK_OUTPUT, &request).await.map(drop)
+    }
+
+    /// Tells how the training goes. A SuperLink that knows nothing of such reports refuses it.
+    pub async fn report_training(&self, report: &TrainingReport) -> Result<(), AppError> {
+        let attempt = async || {
+            let Done {} = self.inner.superlink.call_with(report, &self.inner.headers).await.map_err(Failure::from)?;
+            Ok(())
+        };
+        self.until_answered(attempt).await
+    }
+
+    async fn call<A: prost::Message + Default>(
+        &self,
+        rpc: &'static Rpc,
+        request: &impl prost::Message,
+    ) -> Result<A, AppError> {
+        self.insist(|| Question::new(rpc, request), self.patience()).await
+    }
+
+    fn patience(&self) -> Duration {
+        self.inner.lines.options.answer_timeout
+    }
+
+    /// Asks until there is an answer.
+    async fn insist<A: prost::Message + Default>(
+        &self,
+        question: impl Fn() -> Question<'static>,
+        silence: Duration,
+    ) -> Result<A, AppError> {
+        self.until_answered(async || self.once(&question(), silence).await).await
+    }
+
+    async fn once<A: prost::Message + Default>(
+        &self,
+        question: &Question<'_>,
+        silence: Duration,
+    ) -> Result<A, Failure> {
+        let (endpoint, call) = (self.endpoint(), question.rpc.name);
+        match self.inner.lines.reply(question, silence, |_| self.inner.headers.clone()).await {
+            Ok(Reply::Message(bytes)) => A::decode(bytes).map_err(|error| {
+                let why = format!("the answer cannot be read: {error}");
+                Failure::Fault(AppError::Refused { endpoint, call, why })
+            }),
+            Ok(Reply::Refused(refusal)) => Err(Failure::of_refusal(refusal, endpoint, call)),
+            Err(trouble) => Err(Failure::from(trouble.to_error(endpoint, call))),
+        }
+    }
+
+    async fn until_answered<A>(&self, attempt: impl AsyncFn() -> Result<A, Failure>) -> Result<A, AppError> {
+        let mut schedule = Schedule::new(RETRY, None, None);
+        let mut faults = 0;
+        loop {
+            let why = match attempt().await {
+                Ok(answer) => {
+                    self.note_answer();
+                    return Ok(answer);
+                }
+                Err(Failure::Final(error)) => {
+                    self.note_answer();
+                    return Err(error);
+                }
+                Err(Failure::Fault(error)) if faults < MOST_FAULTS => {
+                    faults += 1;
+                    error.to_string()
+                }
+                Err(Failure::Fault(error)) => return Err(error),
+                // Who was never a SuperLink will not become one; who was may be away, with somebody else in its place.
+                Err(Failure::Misdirected(error)) if !self.inner.was_answered.load(Ordering::Relaxed) => {
+                    return Err(error);
+                }
+                Err(Failure::Misdirected(error)) => error.to_string(),
+                Err(Failure::Away(why)) => why,
+            };
+            self.inner.away.send_if_modified(|away| away.is_none() && away.replace(why).is_none());
+            tokio::time::sleep(schedule.next(Instant::now(), random()).unwrap_or_default()).await;
+        }
+    }
+
+    fn note_answer(&self) {
+        self.inner.was_answered.store(true, Ordering::Relaxed);
+        self.inner.away.send_if_modified(|away| away.take().is_some());
+    }
+
+    fn refused(&self, rpc: &Rpc, why: &str) -> AppError {
+        AppError::Refused { endpoint: self.endpoint(), call: rpc.name, why: why.to_owned() }
+    }
+}
+
+/// ServerApps send and receive as the SuperLink itself.
+fn here() -> proto::Node {
+    proto::Node { node_id: NodeId::SUPERLINK.0 }
+}
+
+fn headers(token: &Token) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert("flwr-package-name", HeaderValue::from_static("flwr"));
+    headers.insert("flwr-package-version", HeaderValue::from_static(FLOWER_VERSION));
+    headers.insert("flwr-component-name", HeaderValue::from_static("flwr-serverapp"));
+    headers.insert("user-agent", HeaderValue::from_static(concat!("trellis/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(TASK_TOKEN, secret(token));
+    headers
+}
+
+fn secret(token: &Token) -> HeaderValue {
+    let mut value = HeaderValue::try_from(token.reveal()).expect("tokens are printable");
+    value.set_sensitive(true);
+    value
+}
+
+/// Between 0 and 1.
+fn random() -> f64 {
+    let mut bytes = [0; 4];
+    // Without randomness the waits are the shortest: unpleasant, and no reason to stop.
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
+}

@@ -1,0 +1,36 @@
+//! The calls of a ServerApp: where each is found.
+
+use crate::fleet::rpc::{About, Rpc};
+
+macro_rules! rpcs {
+    ($($constant:ident = $name:literal $kebab:literal;)*) => {
+        $(pub const $constant: &Rpc = &Rpc {
+            name: $name,
+            grpc: concat!("/flwr.proto.Runtime/", $name),
+            http: concat!("/v1/runtime/", $kebab),
+            about: About::Run,
+        };)*
+    };
+}
+
+rpcs! {
+    PULL_TASK_INPUT = "PullTaskInput" "pull-task-input";
+    GET_NODES = "GetNodes" "get-nodes";
+    PUSH_MESSAGES = "PushMessages" "push-messages";
+    PUSH_OBJECT = "PushObject" "push-object";
+    PULL_MESSAGES = "PullMessages" "pull-messages";
+    PULL_OBJECT = "PullObject" "pull-object";
+    CONFIRM_MESSAGE_RECEIVED = "ConfirmMessageReceived" "confirm-message-received";
+    PUSH_LOGS = "PushLogs" "push-logs";
+    SEND_TASK_HEARTBEAT = "SendTaskHeartbeat" "send-task-heartbeat";
+    PUSH_TASK_OUTPUT = "PushTaskOutput" "push-task-output";
+}
+
+/// PullTaskMessagesRequest, with our own addition.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PullReplies {
+    #[prost(string, repeated, tag = "2")]
+    pub message_ids: Vec<String>,
+    #[prost(uint32, tag = "1000")]
+    pub enough: u32,
+}
