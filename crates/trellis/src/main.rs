@@ -13,6 +13,7 @@ mod nodes;
 mod pki;
 mod process;
 mod remote;
+mod service;
 mod settings;
 mod superlink;
 mod supernode;

@@ -5,27 +5,24 @@ mod args;
 mod check;
 mod print;
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use args::SUPERLINK;
 pub use args::SuperlinkArgs;
 use check::{Checked, check};
+use tokio::runtime::Builder;
 use trellis_link::config::{Config, StateLocation};
 use trellis_link::{CRASH_POINTS, StateVerdict, check_state, serve};
 
-use crate::logging;
 use crate::process::{StopSignals, raise_open_file_limit};
-use crate::settings::here::{self, complain, fail, print};
+use crate::service;
+use crate::settings::here::{self, complain, print};
 use crate::settings::{Flags, RawArgs, problem};
 
 const REFUSED: u8 = 2;
 /// The answer of `--check-state` when it has none.
 const OTHER_TROUBLE: u8 = 255;
-/// How long work that was given up may go on after the SuperLink has stopped.
-const LEFTOVERS: Duration = Duration::from_secs(2);
 
 /// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
 pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
@@ -75,35 +72,16 @@ fn tell_state(location: &StateLocation) -> ExitCode {
 
 /// Serves until told to stop.
 fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
-    if let Err(error) = logging::start("superlink", &log) {
-        let file = log.file.map(|file| file.path).unwrap_or_default();
-        complain(&format!("the log file {} cannot be opened: {error}\n", file.display()));
-        return ExitCode::FAILURE;
-    }
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
-    match raise_open_file_limit() {
-        Ok(limit) => tracing::debug!(limit, "open files"),
-        Err(error) => tracing::warn!(%error, "the limit of open files could not be raised: fewer SuperNodes fit"),
-    }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
-    };
-    let outcome = runtime.block_on(serve_until_stopped(config));
-    // Without a limit, a blocked file system could hold up the exit for ever.
-    runtime.shutdown_timeout(LEFTOVERS);
-    match outcome {
-        Ok(()) => {
-            tracing::info!("stopped");
-            ExitCode::SUCCESS
+    service::run("superlink", &log, &warnings, Builder::new_multi_thread(), || {
+        match raise_open_file_limit() {
+            Ok(limit) => tracing::debug!(limit, "open files"),
+            Err(error) => tracing::warn!(%error, "the limit of open files could not be raised: fewer SuperNodes fit"),
         }
-        Err(error) => fail(error.as_ref()),
-    }
+        serve_until_stopped(config)
+    })
 }
 
-async fn serve_until_stopped(config: Config) -> Result<(), Box<dyn Error + Send + Sync>> {
+async fn serve_until_stopped(config: Config) -> service::Outcome {
     let stop = StopSignals::listen()?;
     tracing::info!(
         version = %env!("CARGO_PKG_VERSION"),

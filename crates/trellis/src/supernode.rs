@@ -8,29 +8,26 @@ mod print;
 mod status;
 mod trusted_entities;
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 pub use args::SupernodeArgs;
 use args::{Question, SUPERNODE};
 use check::{Checked, Machine, Zero, check};
+use tokio::runtime::Builder;
 use trellis_client::{NodeKey, Trust};
 use trellis_node::config::{AppMode, Config};
 
-use crate::logging;
 use crate::process::{StopSignals, take_memory_as_needed};
 use crate::remote::explain;
-use crate::settings::here::{self, complain, fail, print};
+use crate::service;
+use crate::settings::here::{self, complain, print};
 use crate::settings::{Checker, Flags, Problem, RawArgs, problem};
 
 const REFUSED: u8 = 2;
 /// By this name the program means by 0 what Flower means by it.
 const FLOWERS_NAME: &str = "flower-supernode";
-/// How long work that was given up may go on after the SuperNode has stopped.
-const LEFTOVERS: Duration = Duration::from_secs(2);
 
 /// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
 pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
@@ -114,32 +111,11 @@ fn python() -> Option<PathBuf> {
 
 /// Serves until told to stop.
 fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
-    if let Err(error) = logging::start("supernode", &log) {
-        let file = log.file.map(|file| file.path).unwrap_or_default();
-        complain(&format!("the log file {} cannot be opened: {error}\n", file.display()));
-        return ExitCode::FAILURE;
-    }
-    for warning in warnings {
-        tracing::warn!("{warning}");
-    }
     // One thread: a node waits most of the time, and there may be many on a machine.
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
-    };
-    let outcome = runtime.block_on(serve_until_stopped(config));
-    // Without a limit, a blocked file system could hold up the exit for ever.
-    runtime.shutdown_timeout(LEFTOVERS);
-    match outcome {
-        Ok(()) => {
-            tracing::info!("stopped");
-            ExitCode::SUCCESS
-        }
-        Err(error) => fail(error.as_ref()),
-    }
+    service::run("supernode", &log, &warnings, Builder::new_current_thread(), || serve_until_stopped(config))
 }
 
-async fn serve_until_stopped(config: Config) -> Result<(), Box<dyn Error + Send + Sync>> {
+async fn serve_until_stopped(config: Config) -> service::Outcome {
     let stop = StopSignals::listen()?;
     let apps = match &config.apps.mode {
         AppMode::Warm(_) => "warm".to_owned(),
