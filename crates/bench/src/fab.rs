@@ -6,7 +6,7 @@ use trellis_wire::proto::Fab;
 /// Never executed: the load generator is both sides of the run.
 pub fn build() -> Result<Fab, BadFab> {
     let mut app = App::without_files("load", "1.0.0", "load:client");
-    app.set_serverapp("load:server");
+    app.set_server_app("load:server");
     Ok(app.bundle()?.fab)
 }
 
@@ -20,7 +20,7 @@ mod tests {
     fn the_bundle_holds_what_a_superlink_reads() {
         let project = fab::pyproject(&build().unwrap().content).unwrap();
         assert_eq!(fab::metadata(&project).unwrap().name, "load");
-        assert!(!fab::is_native(&project), "the load generator itself must get the run");
+        assert!(!fab::trains_natively(&project), "the load generator itself must get the run");
     }
 
     #[test]

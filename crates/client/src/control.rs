@@ -1,4 +1,5 @@
-//! Runs, as people start, follow and stop them: Flower's Control API, over HTTP. What is in a run is not known here.
+//! Runs, as people start, follow and stop them: Flower's Control API, over HTTP; and as those take them who carry them out.
+//! What is in a run is not known here.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,9 @@ use trellis_wire::proto;
 use crate::error::Error;
 use crate::exchange::{Coming, failed};
 use crate::superlink::SuperLink;
+use crate::target::Token;
 
+const CONTROL: &str = "control";
 const STREAM_LOGS: &str = "stream-logs";
 /// Far more than a SuperLink puts into one answer.
 const MAX_FRAME_BYTES: usize = 16 << 20;
@@ -21,7 +24,7 @@ impl SuperLink {
     pub async fn start_run(&self, fab: proto::Fab, values: HashMap<String, proto::Scalar>) -> Result<u64, Error> {
         let values = values.into_iter().collect();
         let question = proto::StartRunRequest { fab: Some(fab), override_config: values, ..Default::default() };
-        let answer: proto::StartRunResponse = self.flower("start-run", &question).await?;
+        let answer: proto::StartRunResponse = self.flower(CONTROL, "start-run", &question).await?;
         answer.run_id.ok_or_else(|| Error::Refused {
             endpoint: self.endpoint(),
             call: "start-run",
@@ -32,7 +35,8 @@ impl SuperLink {
 
     /// Stops a run that is not over yet.
     pub async fn stop_run(&self, run: u64) -> Result<(), Error> {
-        let answer: proto::StopRunResponse = self.flower("stop-run", &proto::StopRunRequest { run_id: run }).await?;
+        let answer: proto::StopRunResponse =
+            self.flower(CONTROL, "stop-run", &proto::StopRunRequest { run_id: run }).await?;
         match answer.success {
             true => Ok(()),
             false => Err(Error::Refused {
@@ -47,8 +51,19 @@ impl SuperLink {
     /// The run with this id, or all of them.
     pub async fn list_runs(&self, run: Option<u64>) -> Result<Vec<proto::Run>, Error> {
         let question = proto::ListRunsRequest { run_id: run, ..Default::default() };
-        let answer: proto::ListRunsResponse = self.flower("list-runs", &question).await?;
+        let answer: proto::ListRunsResponse = self.flower(CONTROL, "list-runs", &question).await?;
         Ok(answer.run_dict.into_values().collect())
+    }
+
+    /// Takes a run whose ServerApp is of this kind, to carry it out. Held for a while until there is one.
+    pub async fn acquire_task(&self, kind: &str) -> Result<Option<AcquiredTask>, Error> {
+        let kinds = vec![kind.to_owned()];
+        let question = proto::AcquireTaskRequest { supported_task_types: kinds, ..Default::default() };
+        let answer: proto::AcquireTaskResponse = self.flower("runtime", "acquire-task", &question).await?;
+        Ok(answer
+            .task
+            .zip(Token::parse(&answer.token).ok())
+            .map(|(task, token)| AcquiredTask { run: task.run_id, token }))
     }
 
     /// Follows the log of a run, from after a moment on (0: from the beginning).
@@ -57,6 +72,14 @@ impl SuperLink {
         let coming = self.flower_stream(STREAM_LOGS, &question).await?;
         Ok(LogStream { superlink: self.clone(), coming, read: BytesMut::new() })
     }
+}
+
+/// A run that is ours to carry out.
+#[derive(Debug, Clone)]
+pub struct AcquiredTask {
+    pub run: u64,
+    /// With which its ServerApp proves itself.
+    pub token: Token,
 }
 
 /// The log of a run as it grows. It ends with the run; and now and then before, and is then asked for again.

@@ -18,7 +18,7 @@ mod target;
 mod trust;
 
 pub use call::*;
-pub use control::{LogPart, LogStream};
+pub use control::{AcquiredTask, LogPart, LogStream};
 pub use error::{Distrust, Error};
 pub use node_key::NodeKey;
 pub use report::{

@@ -70,10 +70,11 @@ impl SuperLink {
     /// Makes a call of Flower's own, as that account.
     pub(crate) async fn flower<A: prost::Message + Default>(
         &self,
+        api: &str,
         name: &'static str,
         question: &impl prost::Message,
     ) -> Result<A, Error> {
-        let (path, proof) = (format!("/v1/control/{name}"), self.as_account());
+        let (path, proof) = (format!("/v1/{api}/{name}"), self.as_account());
         let body = Bytes::from(question.encode_to_vec());
         let inquiry = || Inquiry { path: &path, kind: PROTOBUF, body: body.clone(), proof: &proof };
         let decode = |body: &[u8]| A::decode(body).map_err(|error| error.to_string());

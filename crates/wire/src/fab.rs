@@ -19,9 +19,6 @@ pub use config::config;
 
 const PYPROJECT: &str = "pyproject.toml";
 
-/// The ServerApp that is part of Trellis, as an app names it in `tool.flwr.app.components.serverapp`.
-pub const NATIVE_SERVERAPP: &str = "trellis:native";
-
 /// The largest `pyproject.toml` that is read.
 pub const MAX_PYPROJECT_BYTES: u64 = 1 << 20;
 
@@ -75,9 +72,15 @@ pub fn metadata(project: &toml::Table) -> Result<FabMetadata, BadFab> {
     Ok(FabMetadata { publisher, name, version })
 }
 
-/// Whether the app's ServerApp is part of Trellis: then no Python carries it out.
-pub fn is_native(project: &toml::Table) -> bool {
-    find(project, "tool.flwr.app.components.serverapp").and_then(toml::Value::as_str) == Some(NATIVE_SERVERAPP)
+/// The ServerApp that an app names when this program shall train in its place.
+pub const NATIVE_SERVER_APP: &str = "trellis:native";
+/// What the ClientApp of an app begins with that is part of this program: `trellis:mlp`.
+pub const BUILT_IN_CLIENT_APP: &str = "trellis:";
+
+/// Whether this program trains in place of a Python ServerApp.
+pub fn trains_natively(project: &toml::Table) -> bool {
+    let server_app = find(project, "tool.flwr.app.components.serverapp");
+    server_app.and_then(toml::Value::as_str) == Some(NATIVE_SERVER_APP)
 }
 
 /// The value at a path of keys joined by dots.

@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use super::archive::Archive;
 use super::config::CONFIG;
-use super::{BadFab, FabMetadata, NATIVE_SERVERAPP, PYPROJECT, bad, config, contents, find, metadata, text};
+use super::{BadFab, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata, text};
 use crate::proto;
 
 /// The largest bundle that is taken, as in Flower.
@@ -64,19 +64,19 @@ impl App {
             "[build-system]\nrequires = ['hatchling']\nbuild-backend = 'hatchling.build'\n\
              [project]\nname = '{name}'\nversion = '{version}'\ndescription = ''\nlicense = 'Apache-2.0'\n\
              dependencies = []\n[tool.flwr.app]\npublisher = 'trellis'\n\
-             [{COMPONENTS}]\nserverapp = '{NATIVE_SERVERAPP}'\nclientapp = '{client_app}'\n[{CONFIG}]\n"
+             [{COMPONENTS}]\nserverapp = '{NATIVE_SERVER_APP}'\nclientapp = '{client_app}'\n[{CONFIG}]\n"
         );
         App { project: text.parse().expect("names of our own apps are plain"), files: BTreeMap::new() }
     }
 
     /// Puts another ServerApp in the place of the app's own: that of Trellis, as a rule.
-    pub fn set_serverapp(&mut self, reference: &str) {
+    pub fn set_server_app(&mut self, reference: &str) {
         let components = table_at(&mut self.project, COMPONENTS).expect("it was checked when the app was read");
         components.insert("serverapp".to_owned(), reference.into());
     }
 
-    pub fn is_native(&self) -> bool {
-        super::is_native(&self.project)
+    pub fn trains_natively(&self) -> bool {
+        super::trains_natively(&self.project)
     }
 
     /// The keys that a run may set, flattened, with their values.
@@ -154,18 +154,18 @@ mod tests {
         assert!(list.ends_with(&format!("\na/c.py,{},88", sha256_hex(b"app = None\n"))), "{list}");
         let project = pyproject(&fab.content).unwrap();
         assert!(find(&project, "tool.flwr.federations").is_none() && find(&project, "tool.flwr.app").is_some());
-        assert!(!super::super::is_native(&project));
+        assert!(!crate::fab::trains_natively(&project));
     }
 
     #[test]
     fn the_serverapp_is_replaced_and_keys_are_added() {
         let directory = directory(PROJECT);
         let mut app = App::read(directory.path()).unwrap();
-        app.set_serverapp(NATIVE_SERVERAPP);
+        app.set_server_app(NATIVE_SERVER_APP);
         app.add_key("num-server-rounds", Value::Integer(3));
-        assert!(app.is_native());
+        assert!(app.trains_natively());
         let project = pyproject(&app.bundle().unwrap().fab.content).unwrap();
-        assert!(super::super::is_native(&project));
+        assert!(crate::fab::trains_natively(&project));
         assert_eq!(find(&project, "tool.flwr.app.components.clientapp").unwrap().as_str(), Some("a.c:app"));
         let rounds = proto::Scalar { scalar: Some(Scalar::Sint64(3)) };
         assert_eq!(config(&project).unwrap(), [("num-server-rounds".to_owned(), rounds)].into());
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(bundle.metadata.id(), "trellis/mlp");
         let project = pyproject(&bundle.fab.content).unwrap();
         assert_eq!(find(&project, "tool.flwr.app.components.clientapp").unwrap().as_str(), Some("trellis:mlp"));
-        assert!(super::super::is_native(&project));
+        assert!(crate::fab::trains_natively(&project));
     }
 
     #[test]
