@@ -15,7 +15,7 @@ use std::io::{Cursor, Read};
 use thiserror::Error;
 
 pub use app::{App, Bundle};
-pub use config::config;
+pub use config::{CONFIG, Config, config};
 
 const PYPROJECT: &str = "pyproject.toml";
 

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use toml::Table;
-use trellis_wire::fab::{self, BadFab, FabMetadata};
+use trellis_wire::fab::{self, BadFab, CONFIG, FabMetadata};
 use trellis_wire::proto;
 
 use super::{DefaultConfig, FabError};
 
 const COMPONENTS: &str = "tool.flwr.app.components";
-const CONFIG: &str = "tool.flwr.app.config";
 
 #[derive(Debug, PartialEq)]
 pub struct Project {

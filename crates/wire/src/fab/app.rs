@@ -10,8 +10,9 @@ use bytes::Bytes;
 use toml::{Table, Value};
 
 use super::archive::Archive;
-use super::config::CONFIG;
-use super::{BadFab, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata, text};
+use super::{
+    BadFab, CONFIG, Config, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata, text,
+};
 use crate::proto;
 
 /// The largest bundle that is taken, as in Flower.
@@ -80,7 +81,7 @@ impl App {
     }
 
     /// The keys that a run may set, flattened, with their values.
-    pub fn config(&self) -> BTreeMap<String, proto::Scalar> {
+    pub fn config(&self) -> Config {
         config(&self.project).expect("it was checked when the app was read")
     }
 

@@ -8,13 +8,17 @@ use super::{BadFab, bad, find};
 use crate::proto;
 use crate::proto::scalar::Scalar;
 
+/// Where an app keeps its configuration.
 pub const CONFIG: &str = "tool.flwr.app.config";
 /// Tables within tables of a configuration.
 const MAX_DEPTH: usize = 64;
 
+/// A configuration by the names of its values, those of tables joined by dots.
+pub type Config = BTreeMap<String, proto::Scalar>;
+
 /// Every key that a run of the app has, with its value unless the run gives another.
-pub fn config(project: &Table) -> Result<BTreeMap<String, proto::Scalar>, BadFab> {
-    let mut config = BTreeMap::new();
+pub fn config(project: &Table) -> Result<Config, BadFab> {
+    let mut config = Config::new();
     match find(project, CONFIG) {
         None => {}
         Some(Value::Table(table)) => flatten(table, "", 1, &mut config)?,
@@ -23,12 +27,7 @@ pub fn config(project: &Table) -> Result<BTreeMap<String, proto::Scalar>, BadFab
     Ok(config)
 }
 
-fn flatten(
-    table: &Table,
-    above: &str,
-    depth: usize,
-    config: &mut BTreeMap<String, proto::Scalar>,
-) -> Result<(), BadFab> {
+fn flatten(table: &Table, above: &str, depth: usize, config: &mut Config) -> Result<(), BadFab> {
     if depth > MAX_DEPTH {
         return Err(bad(format!("[{CONFIG}] has more than {MAX_DEPTH} tables within each other")));
     }
@@ -61,7 +60,7 @@ fn flatten(
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<BTreeMap<String, proto::Scalar>, String> {
+    fn read(text: &str) -> Result<Config, String> {
         config(&text.parse().expect("the test's own TOML is sound")).map_err(|problem| problem.0)
     }
 
@@ -78,7 +77,7 @@ mod tests {
         ];
         let want = want.map(|(key, scalar)| (key.to_owned(), proto::Scalar { scalar: Some(scalar) })).into();
         assert_eq!(read(text), Ok(want));
-        assert_eq!(read("[tool]"), Ok(BTreeMap::new()));
+        assert_eq!(read("[tool]"), Ok(Config::new()));
     }
 
     #[test]

@@ -58,36 +58,74 @@ fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
     file
 }
 
-/// `dtype` is what the array says of itself: the only way to know a bfloat16.
-pub(super) fn read(file: &[u8], dtype: &str) -> Result<Tensor, NpyError> {
-    let (literal, data) = split(file)?;
-    let head = Head::parse(literal).ok_or(NpyError::Form("its header is not what numpy writes"))?;
-    let (dtype, big_endian) = known_type(&head.descr, dtype).ok_or_else(|| NpyError::Type(head.descr.clone()))?;
-    let needed = count(&head.shape).and_then(|count| count.checked_mul(dtype.bytes()));
-    let needed = needed.ok_or(NpyError::Form("no machine can hold its shape"))?;
-    if needed != data.len() {
-        return Err(NpyError::Length { needed, present: data.len() });
+/// What a `.npy` file says of its elements before they begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NpyHead {
+    pub dtype: Dtype,
+    pub shape: Vec<usize>,
+    pub big_endian: bool,
+    /// The first index runs fastest.
+    pub fortran_order: bool,
+    /// Where the elements begin, in bytes.
+    pub data_offset: usize,
+    /// Bytes of all elements.
+    pub data_bytes: usize,
+}
+
+impl NpyHead {
+    /// Reads the beginning of a file; `None`: it ends within the header. `dtype` is what the array says of itself: the only
+    /// way to know a bfloat16.
+    pub fn read(beginning: &[u8], dtype: &str) -> Result<Option<Self>, NpyError> {
+        let Some((literal, data_offset)) = split(beginning)? else { return Ok(None) };
+        let Literal { descr, fortran_order, shape } =
+            Literal::parse(literal).ok_or(NpyError::Form("its header is not what numpy writes"))?;
+        let Some((dtype, big_endian)) = known_type(&descr, dtype) else { return Err(NpyError::Type(descr)) };
+        let data_bytes = count(&shape).and_then(|count| count.checked_mul(dtype.bytes()));
+        let data_bytes = data_bytes.ok_or(NpyError::Form("no machine can hold its shape"))?;
+        Ok(Some(Self { dtype, shape, big_endian, fortran_order, data_offset, data_bytes }))
     }
-    let mut values = Values::read(dtype, data, big_endian);
+
+    /// The header that numpy writes before little-endian elements in the order of C.
+    pub fn write(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
+        header(dtype.descr(), shape)
+    }
+
+    /// Whether the elements are as this machine's memory would have them: little-endian, in the order of C.
+    pub fn is_plain(&self) -> bool {
+        let turns = self.shape.iter().filter(|&&length| length > 1).count() > 1;
+        let is_swapped = self.big_endian && self.dtype.bytes() > 1;
+        !(is_swapped || self.fortran_order && turns)
+    }
+}
+
+pub(super) fn read(file: &[u8], dtype: &str) -> Result<Tensor, NpyError> {
+    let head = NpyHead::read(file, dtype)?.ok_or(NpyError::Form("it ends within its header"))?;
+    let data = &file[head.data_offset..];
+    if head.data_bytes != data.len() {
+        return Err(NpyError::Length { needed: head.data_bytes, present: data.len() });
+    }
+    let mut values = Values::read(head.dtype, data, head.big_endian);
     if head.fortran_order {
         values = values.reorder_from_fortran(&head.shape);
     }
     Ok(Tensor::new(head.shape, values).expect("the length was checked"))
 }
 
-/// The header's literal and the elements.
-fn split(file: &[u8]) -> Result<(&str, &[u8]), NpyError> {
-    const CUT_OFF: NpyError = NpyError::Form("it ends within its header");
-    let rest = file.strip_prefix(MAGIC).ok_or(NpyError::Form("it does not begin like one"))?;
-    let (version, rest) = rest.split_first_chunk::<2>().ok_or(CUT_OFF)?;
-    let (length, rest) = match version[0] {
-        1 => rest.split_first_chunk::<2>().map(|(length, rest)| (usize::from(u16::from_le_bytes(*length)), rest)),
-        2 | 3 => rest.split_first_chunk::<4>().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
-        _ => return Err(NpyError::Form("its version is not known")),
+/// The header's literal, and where the elements begin; `None`: there is more to come.
+fn split(file: &[u8]) -> Result<Option<(&str, usize)>, NpyError> {
+    if !file.starts_with(&MAGIC[..file.len().min(MAGIC.len())]) {
+        return Err(NpyError::Form("it does not begin like one"));
     }
-    .ok_or(CUT_OFF)?;
-    let (literal, data) = rest.split_at_checked(length).ok_or(CUT_OFF)?;
-    Ok((str::from_utf8(literal).map_err(|_| NpyError::Form("its header is not text"))?, data))
+    let Some(rest) = file.get(MAGIC.len() + 2..) else { return Ok(None) };
+    let length = match file[MAGIC.len()] {
+        1 => rest.first_chunk::<2>().map(|length| (usize::from(u16::from_le_bytes(*length)), 2)),
+        2 | 3 => rest.first_chunk::<4>().map(|length| (u32::from_le_bytes(*length) as usize, 4)),
+        _ => return Err(NpyError::Form("its version is not known")),
+    };
+    let Some((length, digits)) = length else { return Ok(None) };
+    let Some(literal) = rest[digits..].get(..length) else { return Ok(None) };
+    let literal = str::from_utf8(literal).map_err(|_| NpyError::Form("its header is not text"))?;
+    Ok(Some((literal, MAGIC.len() + 2 + digits + length)))
 }
 
 fn known_type(descr: &str, array_dtype: &str) -> Option<(Dtype, bool)> {
@@ -103,13 +141,13 @@ fn known_type(descr: &str, array_dtype: &str) -> Option<(Dtype, bool)> {
     }
 }
 
-struct Head {
+struct Literal {
     descr: String,
     fortran_order: bool,
     shape: Vec<usize>,
 }
 
-impl Head {
+impl Literal {
     /// Reads `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`, the keys in any order.
     fn parse(literal: &str) -> Option<Self> {
         let mut rest = literal.trim().strip_prefix('{')?.strip_suffix('}')?.trim();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::Value;
-use trellis_wire::records::{Array, Dtype, F16, NpyError, Tensor, Values};
+use trellis_wire::records::{Array, Dtype, F16, NpyError, NpyHead, Tensor, Values};
 
 use crate::unhex;
 
@@ -67,6 +67,25 @@ fn what_numpy_writes_is_written_bit_for_bit() {
     for Recorded { form, dtype, shape, array, .. } in recorded() {
         if form == "plain" {
             assert_eq!(Array::from(array.tensor().unwrap()), array, "{dtype:?} {shape:?}");
+        }
+    }
+}
+
+#[test]
+fn the_beginning_of_a_file_tells_what_follows() {
+    for Recorded { form, dtype, shape, elements, array } in recorded() {
+        let head = NpyHead::read(&array.data, &array.dtype).unwrap().expect("a whole header");
+        assert_eq!((head.dtype, &head.shape, head.data_bytes), (dtype, &shape, elements.len()), "{form}");
+        assert_eq!(head.data_offset + head.data_bytes, array.data.len(), "{form}");
+        if head.is_plain() {
+            assert_eq!(array.data[head.data_offset..], elements, "{form} {dtype:?} {shape:?}");
+        }
+        if form == "plain" {
+            assert!(head.is_plain());
+            assert_eq!(NpyHead::write(dtype, &shape), array.data[..head.data_offset]);
+        }
+        for cut in [0, 1, 6, 8, 9, 11, head.data_offset - 1] {
+            assert_eq!(NpyHead::read(&array.data[..cut], &array.dtype), Ok(None), "{cut}");
         }
     }
 }
