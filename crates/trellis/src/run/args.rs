@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use trellis_train::settings::{self, Setting};
+use trellis_train::settings::{Kind, SETTINGS, Setting};
 
 use crate::remote::{CallerArgs, OutputArgs};
 
@@ -138,27 +138,41 @@ fn flag_of(setting: &Setting) -> &'static str {
 
 fn flag(setting: &'static Setting) -> Arg {
     let long = flag_of(setting);
-    let own = Some(setting.name).filter(|name| *name != long);
+    let others = [setting.name].into_iter().chain(setting.aliases.iter().copied()).filter(|name| *name != long);
     Arg::new(setting.name)
         .long(long)
-        .aliases(own.into_iter().chain(setting.aliases.iter().copied()))
-        .value_name(setting.kind.value_name())
+        .aliases(others.collect::<Vec<_>>())
+        .value_name(value_name(setting.kind))
         .help(help(setting))
         .help_heading("Training")
         .action(ArgAction::Set)
         .allow_hyphen_values(true)
 }
 
-fn help(setting: &Setting) -> String {
-    match setting.default {
-        "" => setting.help.to_owned(),
-        default => format!("{} [default: {default}]", setting.help),
+fn value_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Switch => "BOOL",
+        Kind::Count { .. } => "N",
+        Kind::Number(_) => "NUMBER",
+        Kind::Text => "TEXT",
+        Kind::Choice(_) => "NAME",
     }
+}
+
+fn help(setting: &Setting) -> String {
+    let mut help = setting.help.to_owned();
+    if let Kind::Choice(_) = setting.kind {
+        help += &format!(": {}", setting.kind.expected());
+    }
+    if !setting.default.is_empty() {
+        help += &format!(" [default: {}]", setting.default);
+    }
+    help
 }
 
 impl Args for TrainingArgs {
     fn augment_args(command: Command) -> Command {
-        settings::ALL.iter().fold(command, |command, setting| command.arg(flag(setting)))
+        SETTINGS.iter().fold(command, |command, setting| command.arg(flag(setting)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -168,7 +182,7 @@ impl Args for TrainingArgs {
 
 impl FromArgMatches for TrainingArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<TrainingArgs, Error> {
-        let given = settings::ALL.iter().filter_map(|setting| {
+        let given = SETTINGS.iter().filter_map(|setting| {
             let text = matches.get_one::<String>(setting.name)?;
             Some((format!("--{}", flag_of(setting)), setting.name, text.clone()))
         });

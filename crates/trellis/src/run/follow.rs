@@ -99,11 +99,20 @@ impl<'a> Follower<'a> {
 
     async fn new_reports(&mut self) -> Result<Vec<TrainingReport>, Trouble> {
         // The report at the end has the number of the last round: that round is asked for again.
-        let after_round = self.shown.last().map_or(0, |(round, _)| round.saturating_sub(1));
-        let asked = self.superlink.call(&RunHistory { run_id: self.run.to_string(), after_round }).await;
-        let mut reports = self.forgive(asked)?.map_or_else(Vec::new, |history| history.reports);
-        reports.retain(|report| self.shown.insert((report.round, report.kind.clone())));
-        Ok(reports)
+        let mut after_round = self.shown.last().and_then(|(round, _)| round.checked_sub(1));
+        let mut new = Vec::new();
+        loop {
+            let asked = self.superlink.call(&RunHistory { run_id: self.run.to_string(), after_round }).await;
+            let Some(history) = self.forgive(asked)? else { return Ok(new) };
+            // What a newer ServerApp tells and we do not understand is not shown.
+            let reports = history.reports.iter().filter_map(|report| serde_json::from_str(report.get()).ok());
+            let reports: Vec<TrainingReport> = reports.collect();
+            after_round = reports.last().map(|report| report.round);
+            new.extend(reports.into_iter().filter(|report| self.shown.insert((report.round, report.kind.clone()))));
+            if !history.more || after_round.is_none() {
+                return Ok(new);
+            }
+        }
     }
 
     /// Takes trouble that may pass, for a while.

@@ -2,18 +2,16 @@
 //! app, and calls nobody.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use toml::Value;
-use trellis_native::{Description, builtins};
-use trellis_train::settings::{self, Setting, Settings};
+use trellis_native::{Description, builtins, nearest};
+use trellis_train::settings::{SETTINGS, Setting, Settings, find};
 use trellis_wire::fab::{App, BUILT_IN_CLIENT_APP, Bundle, NATIVE_SERVER_APP};
 use trellis_wire::proto;
-use trellis_wire::proto::scalar::Scalar;
 
 use super::args::RunArgs;
 use super::federation::ClientApps;
-use super::value;
+use super::value::{self, Wrong};
 use crate::remote::Trouble;
 
 /// What the name of an app begins with that is part of this program.
@@ -117,7 +115,7 @@ impl Source {
     fn known_keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.app.config().into_keys().collect();
         if self.native {
-            keys.extend(settings::ALL.iter().flat_map(|setting| setting.names()).map(str::to_owned));
+            keys.extend(SETTINGS.iter().flat_map(names).map(str::to_owned));
         }
         keys.extend(self.built_in.iter().flat_map(|app| &app.settings).map(|setting| setting.name.to_owned()));
         keys
@@ -144,15 +142,15 @@ impl Draft {
     }
 
     /// Sets a key, whoever's it is.
-    fn set(&mut self, key: &str, text: &str, place: Place) -> Result<(), (String, String)> {
-        let setting = settings::find(key).filter(|_| self.source.native);
+    fn set(&mut self, key: &str, text: &str, place: Place) -> Result<(), Wrong> {
+        let setting = find(key).filter(|_| self.source.native);
         let of_app = self.source.built_in.and_then(|app| app.settings.iter().find(|setting| setting.name == key));
         let defaults = self.source.app.config();
         // An app may know the setting by another of its names, and has one value for it.
-        let names = setting.map_or_else(|| vec![key], |setting| setting.names().collect());
+        let names = setting.map_or_else(|| vec![key], |setting| names(setting).collect());
         let key = names.iter().copied().find(|name| defaults.contains_key(*name)).unwrap_or(names[0]);
         let scalar = match (setting, defaults.get(key), of_app) {
-            (Some(setting), ..) => local_path(setting, setting.parse(text)?, place)?,
+            (Some(setting), default, _) => of_training(setting, default, text, place)?,
             (None, Some(default), _) => value::like(default, text)?,
             (None, None, Some(_)) => value::plain(text),
             (None, None, None) => return Err(self.unknown(key)),
@@ -169,9 +167,9 @@ impl Draft {
         Ok(())
     }
 
-    fn unknown(&self, key: &str) -> (String, String) {
+    fn unknown(&self, key: &str) -> Wrong {
         let keys = self.source.known_keys();
-        let meant = trellis_native::nearest(key, keys.iter().map(String::as_str));
+        let meant = nearest(key, keys.iter().map(String::as_str));
         let advice = match meant {
             Some(meant) => format!("did you mean {meant}?"),
             None if self.source.native => "trellis run --help lists the keys of the training".to_owned(),
@@ -203,12 +201,14 @@ impl Draft {
         let settings = match Settings::read(&config) {
             Ok(settings) => settings,
             Err(wrong) => {
-                wrong.into_iter().for_each(|problem| problems.add(problem.what, &problem.advice));
+                for problem in wrong {
+                    problems.add(format!("{}: {}", problem.place, problem.what), &problem.advice);
+                }
                 return None;
             }
         };
         if let Place::Here(nodes) = place {
-            let needed = settings.nodes_needed();
+            let needed = nodes_needed(&settings);
             if needed > nodes {
                 let what = format!("the training waits for {needed} nodes, and there will be {nodes}");
                 problems.add(what, &format!("give --nodes {needed}, or lower --min-available-nodes and its like"));
@@ -231,21 +231,46 @@ impl Draft {
     }
 }
 
+/// All names of a setting; the first is its own.
+fn names(setting: &'static Setting) -> impl Iterator<Item = &'static str> {
+    [setting.name].into_iter().chain(setting.aliases.iter().copied())
+}
+
+/// A value of the training. Where the app has one, its ClientApp may read it too, and expects its type.
+fn of_training(
+    setting: &Setting,
+    default: Option<&proto::Scalar>,
+    text: &str,
+    place: Place,
+) -> Result<proto::Scalar, Wrong> {
+    let wrong = || (format!("{text:?} cannot be used"), format!("give {}", setting.kind.expected()));
+    let value = setting.kind.parse(text).ok_or_else(wrong)?;
+    match default {
+        _ if PATHS.contains(&setting.name) => whole_path(text, place).map(|path| value::text(&path)),
+        Some(default) => value::like(default, text).or_else(|_| Ok(value.to_scalar())),
+        None => Ok(value.to_scalar()),
+    }
+}
+
 /// A path is read where the ServerApp is: in this process it is made whole, for another machine it must be.
-fn local_path(setting: &Setting, scalar: proto::Scalar, place: Place) -> Result<proto::Scalar, (String, String)> {
-    let Some(Scalar::String(text)) = scalar.scalar.as_ref().filter(|_| PATHS.contains(&setting.name)) else {
-        return Ok(scalar);
-    };
-    let path = PathBuf::from(text);
-    if text.is_empty() || path.is_absolute() {
-        return Ok(scalar);
+fn whole_path(text: &str, place: Place) -> Result<String, Wrong> {
+    if text.is_empty() || Path::new(text).is_absolute() {
+        return Ok(text.to_owned());
     }
     if place == Place::Remote {
         let what = format!("{text:?} is a path of this machine, and is read where the SuperLink is");
         return Err((what, "give an absolute path on the SuperLink's machine".to_owned()));
     }
-    let whole = std::path::absolute(&path).map_err(|error| (error.to_string(), "give an absolute path".to_owned()))?;
-    Ok(value::text(&whole.display().to_string()))
+    match std::path::absolute(text) {
+        Ok(path) => Ok(path.display().to_string()),
+        Err(error) => Err((error.to_string(), "give an absolute path".to_owned())),
+    }
+}
+
+/// Nodes without which no round begins.
+fn nodes_needed(settings: &Settings) -> usize {
+    let evaluating = settings.evaluate.min_nodes * usize::from(settings.evaluate.fraction > 0.0);
+    settings.train.min_available.max(settings.train.min_nodes).max(evaluating)
 }
 
 /// Everything that is wrong, so far.
