@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-pub use args::RunArgs;
 use args::DEFAULT_NODES;
+pub use args::RunArgs;
 use federation::{Federation, Wanted};
 use follow::{Followed, Follower};
 use plan::{Place, Plan, plan};
@@ -161,8 +161,8 @@ async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trou
         python: args.here.python.clone(),
     };
     let mut federation = Federation::start(&wanted).await?;
-    let superlink = federation.superlink.clone();
-    let training = in_this_process(args, &superlink, &federation.target, native, plan, &mut signals);
+    let (superlink, target) = (federation.superlink.clone(), federation.target.clone());
+    let training = in_this_process(args, &superlink, &target, native, plan, &mut signals);
     let outcome = tokio::select! {
         outcome = training => outcome,
         why = federation.broken() => Err(Trouble::failed(why, Some("-v shows the log of all parts"))),

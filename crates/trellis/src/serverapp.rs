@@ -119,5 +119,8 @@ fn missing(name: &str) -> Trouble {
 }
 
 fn wrong(name: &str, what: &str) -> Trouble {
-    Trouble::usage(format!("environment variable {name}: {what}"), "let a SuperLink start it; trellis run sends a run there")
+    Trouble::usage(
+        format!("environment variable {name}: {what}"),
+        "let a SuperLink start it; trellis run sends a run there",
+    )
 }

@@ -55,7 +55,7 @@ impl<'a> Follower<'a> {
                 show.report(&report);
             }
             if let Some(ended) = ended {
-                return Ok(self.to_the_end(ended));
+                return Ok(self.end(ended));
             }
             if let Some(left) = self.pause().await {
                 return Ok(left);
@@ -67,14 +67,19 @@ impl<'a> Follower<'a> {
     pub async fn log(mut self, show: &mut Show) -> Result<Followed, Trouble> {
         loop {
             let ended = self.state().await?;
-            tokio::select! {
-                logged = read_log(self.superlink, self.run, &mut self.logged_until, show) => self.forgive(logged)?,
-                signal = self.signals.next() => if let Some(left) = stop(self.superlink, self.run, &mut self.stopped, signal).await {
-                    return Ok(left);
-                },
+            let read = read_log(self.superlink, self.run, &mut self.logged_until, show);
+            let interrupted = tokio::select! {
+                read = read => {
+                    self.forgive(read)?;
+                    None
+                }
+                signal = self.signals.next() => stop(self.superlink, self.run, &mut self.stopped, signal).await,
             };
+            if let Some(left) = interrupted {
+                return Ok(left);
+            }
             if let Some(ended) = ended {
-                return Ok(self.to_the_end(ended));
+                return Ok(self.end(ended));
             }
             if let Some(left) = self.pause().await {
                 return Ok(left);
@@ -82,7 +87,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    fn to_the_end(self, ended: Ended) -> Followed {
+    fn end(self, ended: Ended) -> Followed {
         match self.stopped {
             Some(signal) if !ended.is_completed() => Followed::Stopped(ended, signal),
             _ => Followed::ToTheEnd(ended),
@@ -124,7 +129,9 @@ impl<'a> Follower<'a> {
             }
             Err(error) if error.may_pass() => {
                 let since = *self.away.get_or_insert_with(|| {
-                    remark(&format!("the SuperLink does not answer ({error}); the run goes on, and so does the waiting"));
+                    remark(&format!(
+                        "the SuperLink does not answer ({error}); the run goes on, and so does the waiting"
+                    ));
                     Instant::now()
                 });
                 if since.elapsed() < ABSENCE { Ok(None) } else { Err(error.into()) }

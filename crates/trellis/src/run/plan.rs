@@ -224,7 +224,8 @@ impl Draft {
             problems.add("dataset: a run cannot name files of the nodes".to_owned(), advice);
         } else if let Err(wrong) = trellis_native::builtin(built_in.name, &self.app_settings) {
             for problem in wrong {
-                problems.add(format!("{NATIVE}{}: {}: {}", built_in.name, problem.place, problem.what), &problem.advice);
+                problems
+                    .add(format!("{NATIVE}{}: {}: {}", built_in.name, problem.place, problem.what), &problem.advice);
             }
         }
         ClientApps::BuiltIn { name: built_in.name.to_owned(), settings: self.app_settings.clone() }

@@ -85,7 +85,10 @@ impl Show {
         let model = self.model.take();
         if self.format == Format::Json {
             let Ended { status, details } = ended;
-            self.json("ended", json!({ "run_id": run.to_string(), "status": status, "details": details, "model": model }));
+            self.json(
+                "ended",
+                json!({ "run_id": run.to_string(), "status": status, "details": details, "model": model }),
+            );
             return;
         }
         self.line(&match self.rounds {
@@ -172,7 +175,8 @@ fn headline(report: &TrainingReport) -> Vec<(&str, f64)> {
 fn failures(report: &TrainingReport) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, phase) in [("train", &report.train), ("evaluate", &report.evaluate)] {
-        let failed: Vec<_> = phase.iter().flat_map(|phase| &phase.failed).filter(|it| it.kind != "not-needed").collect();
+        let failed: Vec<_> =
+            phase.iter().flat_map(|phase| &phase.failed).filter(|it| it.kind != "not-needed").collect();
         for node in failed.iter().take(MOST_NAMED) {
             lines.push(format!("  {name}: node {} {}: {}", clean(&node.node), node.kind, clean(&node.reason)));
         }
@@ -242,7 +246,8 @@ mod tests {
 
     #[test]
     fn who_failed_is_named_and_who_was_not_needed_is_not() {
-        let node = |kind: &str, id: u64| FailedNode { node: id.to_string(), kind: kind.to_owned(), reason: "x".to_owned() };
+        let node =
+            |kind: &str, id: u64| FailedNode { node: id.to_string(), kind: kind.to_owned(), reason: "x".to_owned() };
         let mut report = report(&[], &[]);
         report.train.as_mut().unwrap().failed = (0..5).map(|id| node("late", id)).collect();
         report.evaluate.as_mut().unwrap().failed = vec![node("not-needed", 7)];
