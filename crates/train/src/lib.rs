@@ -11,4 +11,5 @@
 
 mod content;
 pub mod round;
+pub mod settings;
 pub mod spool;

@@ -17,7 +17,7 @@ pub use deflate::{Deflated, deflate};
 pub use float16::{Bf16, F16};
 pub use inflate::{Fetch, FetchError, InflateError, MAX_INFLATED_BYTES, inflate};
 pub use inline::{InlineError, from_inline, to_inline};
-pub use npy::{NpyError, NpyHead};
+pub use npy::{NpyError, NpyHead, header as npy_header};
 pub use outgoing::{Outgoing, error_reply, message, reply, reply_metadata};
 pub use tensor::{Dtype, ShapeMismatch, Tensor, Values};
 

@@ -30,13 +30,15 @@ pub enum NpyError {
 }
 
 pub(super) fn write(tensor: &Tensor) -> Bytes {
-    let mut file = header(tensor.dtype().descr(), tensor.shape());
+    let mut file = header(tensor.dtype(), tensor.shape());
     file.reserve_exact(tensor.values().len() * tensor.dtype().bytes());
     tensor.values().write_little_endian(&mut file);
     file.into()
 }
 
-fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
+/// What stands before the elements in a `.npy` file of little-endian data in the order of C.
+pub fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
+    let descr = dtype.descr();
     let lengths: Vec<String> = shape.iter().map(usize::to_string).collect();
     let tuple = match &lengths[..] {
         [one] => format!("({one},)"),
@@ -83,11 +85,6 @@ impl NpyHead {
         let data_bytes = count(&shape).and_then(|count| count.checked_mul(dtype.bytes()));
         let data_bytes = data_bytes.ok_or(NpyError::Form("no machine can hold its shape"))?;
         Ok(Some(Self { dtype, shape, big_endian, fortran_order, data_offset, data_bytes }))
-    }
-
-    /// The header that numpy writes before little-endian elements in the order of C.
-    pub fn write(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
-        header(dtype.descr(), shape)
     }
 
     /// Whether the elements are as this machine's memory would have them: little-endian, in the order of C.

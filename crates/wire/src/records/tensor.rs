@@ -89,7 +89,8 @@ macro_rules! element_types {
                 match self { $(Self::$name(values) => values.len(),)+ }
             }
 
-            pub(super) fn write_little_endian(&self, out: &mut Vec<u8>) {
+            /// Appends the elements as a model keeps them.
+            pub fn write_little_endian(&self, out: &mut Vec<u8>) {
                 match self { $(Self::$name(values) => write_all(values, out),)+ }
             }
 

@@ -1,0 +1,132 @@
+//! The weighted mean of replies that come one after the other: each is added to the sums and can then be forgotten. Same
+//! bits as [`crate::mean`].
+//!
+//! The sums take 8 bytes for each element, so twice the memory of a model of `f32`. They are kept by span, and each span is
+//! given back as soon as its result is written: sums and result are never both there in full.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::distance;
+use crate::element::{is_float, narrow, widen};
+use crate::frame::Frame;
+use crate::mean::{NOTHING, add, divide};
+use crate::memory::Memory;
+use crate::model::{Model, State};
+use crate::optimiser::Rule;
+use crate::source::{Source, Unread};
+use crate::work::{self, Span};
+
+pub(crate) struct Accumulator {
+    frame: Frame,
+    spans: Vec<Span>,
+    /// Of each span.
+    sums: Vec<Vec<f64>>,
+    elements: usize,
+}
+
+/// What a reply is multiplied with, or a sum divided by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Factors {
+    /// In the arrays that the strategy steps on.
+    pub stepped: f64,
+    /// In those that are averaged whatever the strategy: integers.
+    pub averaged: f64,
+}
+
+impl Factors {
+    fn of(&self, stepped: bool) -> f64 {
+        if stepped { self.stepped } else { self.averaged }
+    }
+}
+
+/// What a thread works with.
+#[derive(Default)]
+struct Desk {
+    bytes: Vec<u8>,
+    model: Vec<f64>,
+    numbers: Vec<f64>,
+    memory: Vec<Vec<f64>>,
+}
+
+impl Accumulator {
+    pub fn new(frame: Frame) -> Self {
+        let spans = work::spans(&frame.input);
+        let sums = spans.iter().map(|span| vec![NOTHING; span.len]).collect();
+        let elements = spans.iter().map(|span| span.len).sum();
+        Self { frame, spans, sums, elements }
+    }
+
+    pub fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    /// Adds a reply. After a fault the sums are of no use any more.
+    pub fn fold(&mut self, source: &Source, factors: Factors) -> Result<(), Unread> {
+        let frame = &self.frame;
+        let jobs = self.spans.iter().zip(&mut self.sums);
+        work::share(work::threads(self.elements), jobs, Vec::new, |buffer, (span, sums)| {
+            let bytes = source.read(span, buffer).map_err(|error| Unread { reply: 0, array: span.array, error })?;
+            let factor = factors.of(is_float(frame.output.0[span.array].dtype));
+            add(frame.input.0[span.array].dtype, &[(factor, bytes)], sums);
+            Ok(())
+        })
+    }
+
+    /// How far a reply is from the model, squared, in the arrays that the strategy steps on.
+    pub fn squared_distance(&self, source: &Source, model: &Model) -> Result<f64, Unread> {
+        let frame = &self.frame;
+        let mut distances = vec![0.0; self.spans.len()];
+        let jobs = self.spans.iter().zip(&mut distances).filter(|(span, _)| is_float(frame.output.0[span.array].dtype));
+        work::share(work::threads(self.elements), jobs, Desk::default, |desk, (span, distance)| {
+            let unread = |error| Unread { reply: 0, array: span.array, error };
+            let bytes = source.read(span, &mut desk.bytes).map_err(unread)?;
+            desk.numbers.resize(span.len, 0.0);
+            widen(frame.input.0[span.array].dtype, bytes, &mut desk.numbers);
+            widen_model(model, span, &mut desk.model);
+            *distance = distance::squared(&desk.numbers, &desk.model);
+            Ok(())
+        })?;
+        Ok(distances.iter().sum())
+    }
+
+    /// The next model and what is to be remembered, or what does not fit in what was.
+    pub fn finish(
+        self,
+        divisors: Factors,
+        rule: &Rule,
+        model: &Model,
+        state: &State,
+    ) -> Result<(Model, State), String> {
+        let Self { frame, spans, sums, elements } = self;
+        let output = &frame.output;
+        let memory = Memory::new(rule, output, state)?;
+        let mut arrays = work::blank(output);
+        let mut remembered = memory.blank();
+        let places = work::cut(output, &mut arrays).zip(memory.cut(&spans, &mut remembered));
+        let jobs = spans.iter().zip(sums).zip(places);
+        let Ok(()) = work::share(work::threads(elements), jobs, Desk::default, |desk, ((span, mut sums), places)| {
+            let dtype = output.0[span.array].dtype;
+            divide(&mut sums, divisors.of(is_float(dtype)));
+            if is_float(dtype) && *rule != Rule::Replace {
+                widen_model(model, span, &mut desk.model);
+                memory.recall(span, &mut desk.memory);
+                rule.step(&mut sums, &desk.model, &mut desk.memory);
+                memory.note(span, &desk.memory, places.1);
+            }
+            narrow(dtype, &sums, places.0);
+            Ok::<(), Infallible>(())
+        });
+        let state = memory.state(remembered);
+        let arrays = arrays.into_iter().map(Bytes::from).collect();
+        Ok((Model { layout: Arc::clone(output), arrays }, state))
+    }
+}
+
+fn widen_model(model: &Model, span: &Span, numbers: &mut Vec<f64>) {
+    let dtype = model.layout.0[span.array].dtype;
+    numbers.resize(span.len, 0.0);
+    widen(dtype, &model.arrays[span.array][span.bytes(dtype.bytes())], numbers);
+}

@@ -1,0 +1,112 @@
+//! What a rule remembers for each coordinate, as arrays: read from a [`State`], written into the next one.
+//!
+//! It has the arrays of the model that are of floating-point numbers, in their types; those of 16 bits are remembered as
+//! `f32`, because small steps would be lost.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trellis_wire::records::Dtype;
+
+use crate::element::{is_float, narrow, widen};
+use crate::layout::check_layout;
+use crate::model::{Layout, Model, Slot, State};
+use crate::optimiser::Rule;
+use crate::work::{self, Span};
+
+pub(crate) struct Memory<'a> {
+    names: &'static [&'static str],
+    layout: Arc<Layout>,
+    /// Where each array of the model is in the layout; integers are nowhere.
+    places: Vec<Option<usize>>,
+    /// By name; `None` before the first round.
+    old: Option<Vec<&'a Model>>,
+}
+
+impl<'a> Memory<'a> {
+    /// Or what does not fit.
+    pub fn new(rule: &Rule, model: &Layout, state: &'a State) -> Result<Self, String> {
+        let mut remembered = 0..;
+        let places = model.0.iter().map(|slot| if is_float(slot.dtype) { remembered.next() } else { None }).collect();
+        let layout = Layout(model.0.iter().filter(|slot| is_float(slot.dtype)).map(kept_as).collect());
+        let old = match state.models.is_empty() {
+            true => None,
+            false => Some(find_all(rule.remembers(), &layout, state)?),
+        };
+        Ok(Self { names: rule.remembers(), layout: Arc::new(layout), places, old })
+    }
+
+    /// Room for what will be remembered.
+    pub fn blank(&self) -> Vec<Vec<Vec<u8>>> {
+        self.names.iter().map(|_| work::blank(&self.layout)).collect()
+    }
+
+    /// The parts of it that belong to each span of the model.
+    pub fn cut<'b>(
+        &'b self,
+        spans: &'b [Span],
+        blank: &'b mut [Vec<Vec<u8>>],
+    ) -> impl Iterator<Item = Vec<&'b mut [u8]>> + Send + 'b {
+        let mut cuts: Vec<_> = blank.iter_mut().map(|arrays| work::cut(&self.layout, arrays)).collect();
+        spans.iter().map(move |span| match self.places[span.array] {
+            Some(_) => cuts.iter_mut().filter_map(Iterator::next).collect(),
+            None => Vec::new(),
+        })
+    }
+
+    /// What is remembered of a span.
+    pub fn recall(&self, span: &Span, numbers: &mut Vec<Vec<f64>>) {
+        let Some(place) = self.places[span.array] else { return };
+        let dtype = self.layout.0[place].dtype;
+        numbers.resize_with(self.names.len(), Vec::new);
+        for (name, numbers) in numbers.iter_mut().enumerate() {
+            numbers.clear();
+            numbers.resize(span.len, 0.0);
+            if let Some(old) = &self.old {
+                widen(dtype, &old[name].arrays[place][span.bytes(dtype.bytes())], numbers);
+            }
+        }
+    }
+
+    /// Writes what shall be remembered of a span.
+    pub fn note(&self, span: &Span, numbers: &[Vec<f64>], cut: Vec<&mut [u8]>) {
+        let Some(place) = self.places[span.array] else { return };
+        for (numbers, bytes) in numbers.iter().zip(cut) {
+            narrow(self.layout.0[place].dtype, numbers, bytes);
+        }
+    }
+
+    pub fn state(&self, written: Vec<Vec<Vec<u8>>>) -> State {
+        let model = |arrays: Vec<Vec<u8>>| Model {
+            layout: Arc::clone(&self.layout),
+            arrays: arrays.into_iter().map(Bytes::from).collect(),
+        };
+        let models = self.names.iter().zip(written).map(|(name, arrays)| ((*name).to_owned(), model(arrays)));
+        State { models: models.collect(), ..State::default() }
+    }
+}
+
+fn kept_as(slot: &Slot) -> Slot {
+    let dtype = if slot.dtype == Dtype::F64 { Dtype::F64 } else { Dtype::F32 };
+    Slot { dtype, ..slot.clone() }
+}
+
+fn find_all<'a>(names: &[&str], layout: &Layout, state: &'a State) -> Result<Vec<&'a Model>, String> {
+    let mut problems = Vec::new();
+    let mut found = Vec::new();
+    for name in names {
+        let Some(model) = state.models.get(*name) else {
+            problems.push(format!("'{name}' is missing"));
+            continue;
+        };
+        // The order of both comes from the order of the model.
+        match check_layout(layout, &model.layout) {
+            Ok(places) if places.is_sorted() => found.push(model),
+            Ok(_) => problems.push(format!("'{name}': the arrays are in another order")),
+            Err(difference) => problems.push(format!("'{name}': {difference}")),
+        }
+    }
+    let strangers = state.models.keys().filter(|name| !names.contains(&name.as_str()));
+    problems.extend(strangers.map(|name| format!("'{name}' belongs to another strategy")));
+    if problems.is_empty() { Ok(found) } else { Err(problems.join("; ")) }
+}

@@ -1,0 +1,255 @@
+//! What instructions carry, as objects: the model once for all nodes of a phase, and for each node a message that refers to
+//! it. The chunks of a model are cut from it when they are pushed, so that it is in memory once.
+//!
+//! Whom they are sent to, and what comes back, is not known here.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use trellis_core::id::{NodeId, ObjectId};
+use trellis_strategy::Model;
+use trellis_wire::object::{
+    self, ArrayRecord, ConfigRecord, Entries, MAX_CHUNK_BYTES, Message, ObjectKind, Payload, RecordDict, object_id,
+};
+use trellis_wire::proto;
+use trellis_wire::records::{NUMPY, npy_header};
+
+/// Objects and how they hang together. Clones share them.
+#[derive(Clone)]
+pub struct Content {
+    id: ObjectId,
+    tree: proto::ObjectTree,
+    objects: Arc<HashMap<ObjectId, Source>>,
+    model: Arc<Model>,
+}
+
+/// Where the bytes of an object are.
+enum Source {
+    Small(Bytes),
+    /// A piece of the `.npy` file that an array is.
+    Chunk {
+        array: usize,
+        bytes: Range<usize>,
+    },
+}
+
+/// An instruction for one node.
+pub struct Instruction {
+    pub node: NodeId,
+    pub id: ObjectId,
+    pub message: proto::Message,
+    pub tree: proto::ObjectTree,
+    pub object: Bytes,
+}
+
+/// What all instructions of a phase have in common.
+#[derive(Debug, Clone)]
+pub struct Address<'a> {
+    pub run_id: u64,
+    pub task_id: u64,
+    pub message_type: &'a str,
+    pub group_id: String,
+    pub created_at_s: f64,
+    pub ttl_s: f64,
+}
+
+impl Content {
+    /// Records of a model and a configuration, under those names. The work is that of hashing the model once.
+    pub fn new(model: &Arc<Model>, arrays_name: &str, config_name: &str, config: &ConfigRecord) -> Content {
+        let mut objects = Objects { model, sources: HashMap::new() };
+        let arrays = objects.arrays();
+        let config = objects.leaf(config.encode());
+        let names = [(arrays_name.to_owned(), arrays), (config_name.to_owned(), config)];
+        objects.finish(names.into())
+    }
+
+    /// A configuration alone: a question.
+    pub fn question(config_name: &str, config: &ConfigRecord) -> Content {
+        let model = Arc::default();
+        let mut objects = Objects { model: &model, sources: HashMap::new() };
+        let config = objects.leaf(config.encode());
+        objects.finish(vec![(config_name.to_owned(), config)])
+    }
+
+    /// The message that brings it to a node.
+    pub fn to(&self, node: NodeId, address: &Address<'_>) -> Instruction {
+        let metadata = proto::Metadata {
+            run_id: address.run_id,
+            message_id: String::new(),
+            src_node_id: NodeId::SUPERLINK.0,
+            dst_node_id: node.0,
+            reply_to_message_id: String::new(),
+            group_id: address.group_id.clone(),
+            ttl: address.ttl_s,
+            message_type: address.message_type.to_owned(),
+            created_at: address.created_at_s,
+            src_task_id: Some(address.task_id),
+            dst_task_id: None,
+        };
+        let message = Message { metadata, payload: Payload::Content(self.id) };
+        let object = message.encode();
+        let id = object_id(&object);
+        let metadata = proto::Metadata { message_id: id.to_string(), ..message.metadata };
+        let message = proto::Message { metadata: Some(metadata), content: Some(Default::default()), error: None };
+        let tree = proto::ObjectTree { object_id: id.to_string(), children: vec![self.tree.clone()] };
+        Instruction { node, id, message, tree, object }
+    }
+
+    /// The bytes of one of its objects; `None`: it has no such object.
+    pub fn object(&self, id: ObjectId) -> Option<Bytes> {
+        match self.objects.get(&id)? {
+            Source::Small(bytes) => Some(bytes.clone()),
+            Source::Chunk { array, bytes } => Some(chunk(&self.model, *array, bytes.clone())),
+        }
+    }
+
+    /// Nodes of its tree of objects.
+    pub fn tree_size(&self) -> usize {
+        fn count(tree: &proto::ObjectTree) -> usize {
+            1 + tree.children.iter().map(count).sum::<usize>()
+        }
+        count(&self.tree)
+    }
+}
+
+/// A piece of an array's `.npy` file, as an object.
+fn chunk(model: &Model, array: usize, bytes: Range<usize>) -> Bytes {
+    let slot = &model.layout.0[array];
+    let head = npy_header(slot.dtype, &slot.shape);
+    let data = &model.arrays[array];
+    let mut piece = Vec::with_capacity(bytes.len());
+    piece.extend_from_slice(&head[bytes.start.min(head.len())..bytes.end.min(head.len())]);
+    piece.extend_from_slice(&data[bytes.start.saturating_sub(head.len())..bytes.end.saturating_sub(head.len())]);
+    object::encode(ObjectKind::ArrayChunk, &[], &piece)
+}
+
+type Child = (ObjectId, proto::ObjectTree);
+
+struct Objects<'a> {
+    model: &'a Arc<Model>,
+    sources: HashMap<ObjectId, Source>,
+}
+
+impl Objects<'_> {
+    fn arrays(&mut self) -> Child {
+        let names: Vec<String> = self.model.layout.0.iter().map(|slot| slot.name.clone()).collect();
+        let children: Vec<Child> = (0..names.len()).map(|array| self.array(array)).collect();
+        self.parent(names.into_iter().zip(children).collect(), |names| ArrayRecord(names).encode())
+    }
+
+    fn array(&mut self, array: usize) -> Child {
+        let slot = &self.model.layout.0[array];
+        let file_bytes = npy_header(slot.dtype, &slot.shape).len() + slot.bytes();
+        let mut chunks = Vec::with_capacity(file_bytes.div_ceil(MAX_CHUNK_BYTES));
+        for start in (0..file_bytes).step_by(MAX_CHUNK_BYTES) {
+            let bytes = start..file_bytes.min(start + MAX_CHUNK_BYTES);
+            let id = object_id(&chunk(self.model, array, bytes.clone()));
+            self.sources.entry(id).or_insert(Source::Chunk { array, bytes });
+            chunks.push(id);
+        }
+        let described = object::Array {
+            dtype: slot.dtype.name().to_owned(),
+            shape: slot.shape.iter().map(|&length| length as u64).collect(),
+            stype: NUMPY.to_owned(),
+            chunks,
+        };
+        let mut seen = HashSet::new();
+        let children = described.chunks.iter().filter(|id| seen.insert(**id)).map(|id| tree(*id, Vec::new())).collect();
+        let (id, _) = self.leaf(described.encode());
+        (id, tree(id, children))
+    }
+
+    fn leaf(&mut self, bytes: Bytes) -> Child {
+        let id = object_id(&bytes);
+        self.sources.insert(id, Source::Small(bytes));
+        (id, tree(id, Vec::new()))
+    }
+
+    /// A record that names its children; in the tree each stands once.
+    fn parent(&mut self, named: Vec<(String, Child)>, encode: impl FnOnce(Entries<ObjectId>) -> Bytes) -> Child {
+        let mut seen = HashSet::with_capacity(named.len());
+        let (mut names, mut children) = (Vec::with_capacity(named.len()), Vec::with_capacity(named.len()));
+        for (name, (id, tree)) in named {
+            names.push((name, id));
+            if seen.insert(id) {
+                children.push(tree);
+            }
+        }
+        let (id, _) = self.leaf(encode(Entries::new(names).expect("the names of a layout are different")));
+        (id, tree(id, children))
+    }
+
+    fn finish(mut self, records: Vec<(String, Child)>) -> Content {
+        let (id, tree) = self.parent(records, |names| RecordDict(names).encode());
+        Content { id, tree, objects: Arc::new(self.sources), model: Arc::clone(self.model) }
+    }
+}
+
+fn tree(id: ObjectId, children: Vec<proto::ObjectTree>) -> proto::ObjectTree {
+    proto::ObjectTree { object_id: id.to_string(), children }
+}
+
+#[cfg(test)]
+mod tests {
+    use trellis_strategy::{Layout, Slot};
+    use trellis_wire::records::{Arrays, Dtype, Records, Tensor, message};
+
+    use super::*;
+
+    fn model() -> Model {
+        let slot = |name: &str, dtype, shape: &[usize]| Slot { name: name.to_owned(), dtype, shape: shape.to_vec() };
+        let long = 2 * MAX_CHUNK_BYTES / 4 + 7;
+        let layout = Layout(vec![
+            slot("weights", Dtype::F32, &[long]),
+            slot("bias", Dtype::F64, &[2, 2]),
+            slot("bias.again", Dtype::F64, &[2, 2]),
+            slot("steps", Dtype::I64, &[]),
+            slot("none", Dtype::F32, &[0, 3]),
+        ]);
+        let arrays = layout.0.iter().map(|slot| (0..slot.bytes()).map(|byte| (byte % 61) as u8).collect::<Vec<u8>>());
+        let arrays = arrays.map(Bytes::from).collect();
+        Model { layout: Arc::new(layout), arrays }
+    }
+
+    /// The same model by way of the wire's own records.
+    fn records(model: &Model, config: &ConfigRecord) -> Records {
+        let mut arrays = Arrays::default();
+        for (slot, data) in model.layout.0.iter().zip(&model.arrays) {
+            let mut file = npy_header(slot.dtype, &slot.shape);
+            file.extend_from_slice(data);
+            let mut array = trellis_wire::records::Array::from(Tensor::new(vec![0], Vec::<f32>::new()).unwrap());
+            array.data = file.into();
+            array.dtype = slot.dtype.name().to_owned();
+            array.shape = slot.shape.iter().map(|&length| length as u64).collect();
+            arrays.insert(slot.name.as_str(), array);
+        }
+        Records::default().with("arrays", arrays).with("config", config.clone())
+    }
+
+    #[test]
+    fn instructions_are_those_that_records_would_give() {
+        let model = Arc::new(model());
+        let config = ConfigRecord(Entries::default().with("server-round", 3i64));
+        let content = Content::new(&model, "arrays", "config", &config);
+        let address = Address {
+            run_id: 7,
+            task_id: 7,
+            message_type: "train",
+            group_id: "3".to_owned(),
+            created_at_s: 1_800_000_000.5,
+            ttl_s: 60.0,
+        };
+        let instruction = content.to(NodeId(9), &address);
+        let metadata = instruction.message.metadata.clone().unwrap();
+        let expected = message(metadata, &records(&model, &config));
+        assert_eq!((&instruction.message, &instruction.tree), (&expected.message, &expected.tree));
+        for (id, bytes) in &expected.objects {
+            let ours = if *id == instruction.id { Some(instruction.object.clone()) } else { content.object(*id) };
+            assert!(ours.as_ref() == Some(bytes), "object {id}");
+        }
+        assert_eq!(content.objects.len() + 1, expected.objects.len());
+        assert_eq!(content.to(NodeId(10), &address).tree.children, instruction.tree.children, "the content is shared");
+    }
+}

@@ -1,0 +1,372 @@
+//! What was asked for: the settings of a training, read from a run config or a command line, checked, and all that is wrong
+//! with them told at once. Keys that are no settings belong to the app, and are left alone.
+
+mod read;
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trellis_strategy::{Privacy, Sampling, Strategy};
+use trellis_wire::proto;
+
+use self::read::Reader;
+pub use self::read::{Problem, Value};
+pub use self::table::{Kind, Range, SETTINGS, Setting, find, nearest};
+
+/// A training, as it was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    pub strategy: Strategy,
+    pub rounds: u64,
+    pub train: Sampling,
+    pub evaluate: Sampling,
+    pub evaluate_every: u64,
+    pub round_timeout: Duration,
+    pub accept_failures: bool,
+    pub weighted_by: String,
+    pub train_loss_key: String,
+    /// `None`: drawn at random.
+    pub seed: Option<u64>,
+    pub non_finite: NonFinite,
+    pub compat: bool,
+    pub dp: Option<Dp>,
+    pub checkpoints: Option<Checkpoints>,
+    /// The id of a run, or a directory.
+    pub resume: Option<String>,
+    pub initial_model: Option<PathBuf>,
+    pub target: Option<Target>,
+    pub patience: Option<Patience>,
+    /// What was given and has no effect, for whoever gave it.
+    pub notes: Vec<String>,
+}
+
+/// What becomes of a reply with numbers that are not finite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NonFinite {
+    Reject,
+    Fail,
+}
+
+/// Differential privacy. How many nodes a round samples is known when it begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dp {
+    mode: String,
+    noise_multiplier: f64,
+    clipping_norm: f64,
+    target_quantile: f64,
+    clip_norm_lr: f64,
+    clipped_count_stddev: Option<f64>,
+    pub delta: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checkpoints {
+    pub every: u64,
+    pub keep: usize,
+    /// `None`: with the other models of the SuperLink.
+    pub directory: Option<PathBuf>,
+}
+
+/// The training ends when a metric is good enough.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    pub metric: String,
+    pub value: f64,
+}
+
+/// The training ends when a metric gets no better for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patience {
+    pub rounds: u64,
+    /// `None`: the first that is a loss.
+    pub metric: Option<String>,
+}
+
+/// Settings from a command line, each `name=value`. A name that is neither a setting nor a key of the app (`is_own`) is
+/// refused where it may be a misspelt setting, and else left to the app, as a text.
+pub fn from_pairs(
+    pairs: &[impl AsRef<str>],
+    is_own: impl Fn(&str) -> bool,
+) -> Result<BTreeMap<String, proto::Scalar>, Vec<Problem>> {
+    let (mut config, mut problems) = (BTreeMap::new(), Vec::new());
+    for pair in pairs.iter().map(AsRef::as_ref) {
+        let Some((name, text)) = pair.split_once('=') else {
+            problems.push(Problem::new(pair, "it is no setting", "write name=value"));
+            continue;
+        };
+        let (name, text) = (name.trim(), text.trim());
+        let value = match find(name) {
+            _ if is_own(name) && find(name).is_none() => Some(Value::Text(text.to_owned())),
+            Some(setting) => match setting.kind.parse(text) {
+                Some(value) => Some(value),
+                None => {
+                    let advice = format!("write {}", setting.kind.expected());
+                    problems.push(Problem::new(name, format!("{text:?} cannot be used"), advice));
+                    None
+                }
+            },
+            None => match nearest(name) {
+                Some(meant) => {
+                    let advice = format!("did you mean {meant}?");
+                    problems.push(Problem::new(name, "there is no such setting", advice));
+                    None
+                }
+                None => Some(Value::Text(text.to_owned())),
+            },
+        };
+        if let Some(value) = value
+            && config.insert(name.to_owned(), value.to_scalar()).is_some()
+        {
+            problems.push(Problem::new(name, "it is given twice", "leave one of them out"));
+        }
+    }
+    if problems.is_empty() { Ok(config) } else { Err(problems) }
+}
+
+impl Settings {
+    /// From the configuration of a run.
+    pub fn read(config: &BTreeMap<String, proto::Scalar>) -> Result<Settings, Vec<Problem>> {
+        let mut reader = Reader::new(config);
+        let (train, evaluate) = sampling(&reader);
+        let strategy = strategy(&reader);
+        let nodes = least_nodes(&train);
+        if let Err(problems) = strategy.check(nodes) {
+            let told = problems.into_iter().map(|what| Problem::new("strategy", what, "change one of the settings"));
+            reader.problems.extend(told);
+        }
+        let dp = dp(&mut reader, &strategy, nodes);
+        let settings = Settings {
+            rounds: reader.count("num-server-rounds"),
+            train,
+            evaluate,
+            evaluate_every: reader.count("evaluate-every").max(1),
+            round_timeout: Duration::try_from_secs_f64(reader.number("round-timeout").unwrap_or(3600.0))
+                .unwrap_or(Duration::MAX),
+            accept_failures: reader.switch("accept-failures"),
+            weighted_by: reader.text("weighted-by-key").unwrap_or_default(),
+            train_loss_key: reader.text("train-loss-key").unwrap_or_default(),
+            seed: seed(&mut reader),
+            non_finite: match reader.text("non-finite").as_deref() {
+                Some("fail") => NonFinite::Fail,
+                _ => NonFinite::Reject,
+            },
+            compat: reader.switch("compat"),
+            dp,
+            checkpoints: reader.switch("checkpoint-enabled").then(|| Checkpoints {
+                every: reader.count("checkpoint-interval").max(1),
+                keep: usize::try_from(reader.count("checkpoint-keep")).unwrap_or(usize::MAX),
+                directory: reader.text("checkpoint-path").map(PathBuf::from),
+            }),
+            resume: reader.text("resume"),
+            initial_model: reader.text("initial-model").map(PathBuf::from),
+            target: target(&mut reader),
+            patience: Some(reader.count("patience"))
+                .filter(|rounds| *rounds > 0)
+                .map(|rounds| Patience { rounds, metric: reader.text("monitor") }),
+            notes: without_effect(&reader, &strategy),
+            strategy,
+        };
+        if reader.problems.is_empty() { Ok(settings) } else { Err(reader.problems) }
+    }
+
+    /// Privacy in a round that samples so many nodes.
+    pub fn privacy(&self, num_sampled: usize) -> Option<Privacy> {
+        self.dp.as_ref().map(|dp| dp.privacy(num_sampled))
+    }
+}
+
+/// Training and evaluation.
+fn sampling(reader: &Reader) -> (Sampling, Sampling) {
+    let count = |name: &str| usize::try_from(reader.count(name)).unwrap_or(usize::MAX);
+    let min_available = count("min-available-nodes");
+    let over_selection = reader.number("over-selection").unwrap_or_default();
+    let phase = |fraction: &str, least: &str| Sampling {
+        fraction: reader.number(fraction).unwrap_or(1.0),
+        min_nodes: count(least),
+        min_available,
+        over_selection,
+    };
+    (phase("fraction-train", "min-train-nodes"), phase("fraction-evaluate", "min-evaluate-nodes"))
+}
+
+/// So many nodes train, however few are online.
+fn least_nodes(train: &Sampling) -> usize {
+    let online = train.min_available.max(train.min_nodes);
+    ((online as f64 * train.fraction) as usize).max(train.min_nodes)
+}
+
+fn strategy(reader: &Reader) -> Strategy {
+    let name = reader.text("strategy").unwrap_or_default();
+    let mut strategy = Strategy::with_defaults(&name).unwrap_or(Strategy::FedAvg);
+    let set = |place: &mut f64, name: &str| {
+        if reader.is_given(name) {
+            *place = reader.number(name).unwrap_or(*place);
+        }
+    };
+    let set_count = |place: &mut usize, name: &str| {
+        if reader.is_given(name) {
+            *place = usize::try_from(reader.count(name)).unwrap_or(usize::MAX);
+        }
+    };
+    match &mut strategy {
+        Strategy::FedAvg | Strategy::FedMedian | Strategy::FedXgbBagging | Strategy::FedXgbCyclic => {}
+        Strategy::FedAvgM { server_learning_rate, server_momentum } => {
+            set(server_learning_rate, "server-lr");
+            set(server_momentum, "server-momentum");
+        }
+        Strategy::FedProx { proximal_mu } => set(proximal_mu, "proximal-mu"),
+        Strategy::FedAdagrad { eta, tau } => {
+            set(eta, "server-lr");
+            set(tau, "tau");
+        }
+        Strategy::FedAdam { eta, beta_1, beta_2, tau } | Strategy::FedYogi { eta, beta_1, beta_2, tau } => {
+            set(eta, "server-lr");
+            set(beta_1, "beta-1");
+            set(beta_2, "beta-2");
+            set(tau, "tau");
+        }
+        Strategy::FedTrimmedAvg { beta } => set(beta, "trim-beta"),
+        Strategy::Krum { num_malicious } | Strategy::Bulyan { num_malicious } => {
+            set_count(num_malicious, "num-malicious");
+        }
+        Strategy::MultiKrum { num_malicious, num_nodes_to_select } => {
+            set_count(num_malicious, "num-malicious");
+            set_count(num_nodes_to_select, "num-nodes-to-select");
+        }
+        Strategy::QFedAvg { client_learning_rate, q } => {
+            set(client_learning_rate, "client-lr");
+            set(q, "q");
+        }
+        Strategy::FaultTolerantFedAvg { min_completion_rate_train, min_completion_rate_evaluate } => {
+            set(min_completion_rate_train, "min-completion-rate-train");
+            set(min_completion_rate_evaluate, "min-completion-rate-evaluate");
+        }
+    }
+    strategy
+}
+
+/// Parameters of other strategies. Harmless: the same config may be tried with several.
+fn without_effect(reader: &Reader, strategy: &Strategy) -> Vec<String> {
+    const ADAPTIVE: &[&str] = &["server-lr", "beta-1", "beta-2", "tau", "client-lr"];
+    let own: &[&str] = match strategy {
+        Strategy::FedAvgM { .. } => &["server-lr", "server-momentum"],
+        Strategy::FedProx { .. } => &["proximal-mu"],
+        Strategy::FedAdagrad { .. } | Strategy::FedAdam { .. } | Strategy::FedYogi { .. } => ADAPTIVE,
+        Strategy::FedTrimmedAvg { .. } => &["trim-beta"],
+        Strategy::Krum { .. } | Strategy::Bulyan { .. } => &["num-malicious"],
+        Strategy::MultiKrum { .. } => &["num-malicious", "num-nodes-to-select"],
+        Strategy::QFedAvg { .. } => &["client-lr", "q"],
+        Strategy::FaultTolerantFedAvg { .. } => &["min-completion-rate-train", "min-completion-rate-evaluate"],
+        Strategy::FedAvg | Strategy::FedMedian | Strategy::FedXgbBagging | Strategy::FedXgbCyclic => &[],
+    };
+    const ALL: &[&str] = &[
+        "proximal-mu",
+        "server-lr",
+        "client-lr",
+        "server-momentum",
+        "beta-1",
+        "beta-2",
+        "tau",
+        "num-malicious",
+        "num-nodes-to-select",
+        "trim-beta",
+        "q",
+        "min-completion-rate-train",
+        "min-completion-rate-evaluate",
+    ];
+    let idle = ALL.iter().filter(|name| reader.is_given(name) && !own.contains(name));
+    idle.map(|name| format!("{name} has no effect with {}", strategy.name())).collect()
+}
+
+fn seed(reader: &mut Reader) -> Option<u64> {
+    let text = reader.text("seed")?;
+    // Negative seeds are seeds too.
+    let seed = text.parse::<u64>().ok().or_else(|| text.parse::<i64>().ok().map(|seed| seed as u64));
+    if seed.is_none() {
+        let what = format!("{text:?} cannot be used");
+        reader.problems.push(Problem::new("seed", what, "write a whole number, or leave it out"));
+    }
+    seed
+}
+
+fn target(reader: &mut Reader) -> Option<Target> {
+    match (reader.text("target-metric"), reader.number("target-value")) {
+        (Some(metric), Some(value)) => Some(Target { metric, value }),
+        (None, None) => None,
+        (Some(_), None) => {
+            reader.required("target-value", "target-metric is given without it");
+            None
+        }
+        (None, Some(_)) => {
+            let advice = "give the name of a metric, or leave target-value out";
+            reader.problems.push(Problem::new(
+                "target-metric",
+                "it is missing: target-value is given without it",
+                advice,
+            ));
+            None
+        }
+    }
+}
+
+fn dp(reader: &mut Reader, strategy: &Strategy, nodes: usize) -> Option<Dp> {
+    let mode = reader.text("dp").filter(|mode| mode != "off")?;
+    if strategy.is_trees() {
+        let what = format!("{} has trees, and noise is for numbers", strategy.name());
+        reader.problems.push(Problem::new("dp", what, "leave it out, or take another strategy"));
+    }
+    let noise_multiplier = reader.required("dp-noise-multiplier", "privacy is as strong as its noise");
+    let clipping_norm = match mode.ends_with("fixed") {
+        true => reader.required("dp-clipping-norm", "it is the limit of an update's norm"),
+        false => Some(reader.number("dp-clipping-norm").unwrap_or(Privacy::DEFAULT_INITIAL_CLIPPING_NORM)),
+    };
+    let dp = Dp {
+        mode,
+        noise_multiplier: noise_multiplier?,
+        clipping_norm: clipping_norm?,
+        target_quantile: reader.number("dp-target-quantile")?,
+        clip_norm_lr: reader.number("dp-clip-norm-lr")?,
+        clipped_count_stddev: reader.number("dp-clipped-count-stddev"),
+        delta: reader.number("dp-delta")?,
+    };
+    if let Err(problems) = dp.privacy(nodes).check() {
+        reader.problems.extend(problems.into_iter().map(|what| Problem::new("dp", what, "change one of the settings")));
+    }
+    Some(dp)
+}
+
+impl Dp {
+    fn privacy(&self, num_sampled: usize) -> Privacy {
+        let Dp { noise_multiplier, clipping_norm, clip_norm_lr, clipped_count_stddev, .. } = *self;
+        let (initial_clipping_norm, target_clipped_quantile) = (clipping_norm, self.target_quantile);
+        match self.mode.as_str() {
+            "server-fixed" => Privacy::ServerFixed { noise_multiplier, clipping_norm, num_sampled },
+            "client-fixed" => Privacy::ClientFixed { noise_multiplier, clipping_norm, num_sampled },
+            "server-adaptive" => Privacy::ServerAdaptive {
+                noise_multiplier,
+                num_sampled,
+                initial_clipping_norm,
+                target_clipped_quantile,
+                clip_norm_lr,
+                clipped_count_stddev,
+            },
+            _ => Privacy::ClientAdaptive {
+                noise_multiplier,
+                num_sampled,
+                initial_clipping_norm,
+                target_clipped_quantile,
+                clip_norm_lr,
+                clipped_count_stddev,
+            },
+        }
+    }
+
+    pub fn noise_multiplier(&self) -> f64 {
+        self.noise_multiplier
+    }
+}
+
+#[cfg(test)]
+mod tests;
