@@ -169,11 +169,11 @@ impl ServerApp {
         let message_ids = message_ids.iter().cloned().collect();
         let pulled = match self.ticket {
             Ticket::Token(_) => {
-                let pull = PullAppMessagesRequest { token: String::new(), message_ids, run_id: self.run_id };
+                let pull = PullAppMessagesRequest { message_ids, run_id: self.run_id, ..Default::default() };
                 self.caller.insist(&server_app_io::PULL_MESSAGES, &pull).await?
             }
             Ticket::Task(_) => {
-                self.caller.insist(&runtime::PULL_MESSAGES, &PullTaskMessagesRequest { message_ids }).await?
+                self.caller.insist(&runtime::PULL_MESSAGES, &PullTaskMessagesRequest { message_ids, enough: 0 }).await?
             }
         };
         let pairs = pulled.messages_list.into_iter().zip(pulled.message_object_trees);

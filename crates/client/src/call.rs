@@ -3,6 +3,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// A question that has an answer.
 pub trait Call: Serialize {
@@ -39,6 +40,7 @@ calls! {
     WhoAmI = "who-am-i" -> Me;
     ListAudit = "list-audit" -> Audit;
     ApproveLogin = "approve-login" -> Done;
+    RunHistory = "run-history" -> History;
 }
 
 #[derive(Debug, Serialize)]
@@ -247,4 +249,20 @@ pub struct AuditEntry {
 #[derive(Debug, Serialize)]
 pub struct ApproveLogin {
     pub code: String,
+}
+
+/// What the ServerApp of a native run told of its rounds, after the round `after_round`; without one, from the beginning.
+#[derive(Debug, Serialize)]
+pub struct RunHistory {
+    pub run_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_round: Option<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct History {
+    /// By round, each as the ServerApp wrote it.
+    pub reports: Vec<Box<RawValue>>,
+    /// There are later rounds: ask again, after the last of these.
+    pub more: bool,
 }

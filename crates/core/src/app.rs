@@ -10,12 +10,13 @@ use crate::node;
 use crate::object::{self, Announcement, Content, Object, Tree};
 use crate::port::{Fab, Read, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
-use crate::run::{self, MAX_LAUNCHES, Outcome, Run};
+use crate::run::{self, MAX_LAUNCHES, Outcome, Run, ServerApp};
 use crate::token::{self, Token};
 
-/// Gives the run to the caller, who must start a ServerApp with the secret behind `hash`. `false`: somebody else has it.
-pub fn claim(tx: &mut dyn Tx, id: RunId, hash: [u8; 32], now: Seconds) -> Result<bool, Refusal> {
-    let Some(mut run) = tx.run(id)? else { return Ok(false) };
+/// Gives the run to the caller, who must start the ServerApp that it starts with the secret behind `hash`. `false`:
+/// somebody else has it, or the run needs another one.
+pub fn claim(tx: &mut dyn Tx, id: RunId, server_app: ServerApp, hash: [u8; 32], now: Seconds) -> Result<bool, Refusal> {
+    let Some(mut run) = tx.run(id)?.filter(|run| run.server_app == server_app) else { return Ok(false) };
     if run.apply(run::Event::Claim, now).is_err() {
         return Ok(false);
     }
@@ -175,30 +176,18 @@ impl Unavailable {
     }
 }
 
-enum Answer {
+pub(crate) enum Answer {
     Here(Reply),
     Waiting,
     Never(Unavailable, Option<Instruction>),
 }
 
-/// The first of the replies asked for, from position `from` on, that is still to be waited for.
-pub fn first_waiting(
+pub(crate) fn find_answer(
     read: &(impl Read + ?Sized),
     run: RunId,
-    ids: &[MessageId],
-    from: usize,
+    id: MessageId,
     now: Seconds,
-) -> Result<Option<usize>, Refusal> {
-    running(read, run)?;
-    for (position, id) in ids.iter().enumerate().skip(from) {
-        if matches!(find_answer(read, run, *id, now)?, Answer::Waiting) {
-            return Ok(Some(position));
-        }
-    }
-    Ok(None)
-}
-
-fn find_answer(read: &(impl Read + ?Sized), run: RunId, id: MessageId, now: Seconds) -> Result<Answer, Refusal> {
+) -> Result<Answer, Refusal> {
     let (reply, instruction) = (read.reply_to(id)?, read.instruction(id)?);
     let envelopes = reply.iter().map(|reply| &reply.envelope).chain(instruction.iter().map(|found| &found.envelope));
     if envelopes.into_iter().any(|envelope| envelope.run != run) {

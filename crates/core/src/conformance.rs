@@ -11,6 +11,7 @@ mod job;
 mod message;
 mod node;
 mod object;
+mod report;
 mod run;
 mod token;
 
@@ -44,7 +45,7 @@ pub type Case = (&'static str, fn(&Subject<'_>));
 /// All cases. Each needs a subject of its own.
 pub fn suite() -> Vec<Case> {
     let machines = [node::CASES, run::CASES, token::CASES, message::CASES, object::CASES].concat();
-    [&machines[..], account::CASES, audit::CASES, census::CASES, job::CASES].concat()
+    [&machines[..], report::CASES, account::CASES, audit::CASES, census::CASES, job::CASES].concat()
 }
 
 /// A job that hands the result of `work` to whoever waits for it. A refusal by `work` undoes it.

@@ -2,8 +2,8 @@
 //!
 //! Two layers. The machines ([`node`], [`run`], [`token`], [`message`], [`object`], [`account`], [`secret`]) say which
 //! step may follow which. The transactions ([`fleet`], [`app`], [`control`], [`access`], [`upkeep`], and those of
-//! [`account`]) apply them to what a [`port::Tx`] holds; each of them is one atomic change, and each may be asked again
-//! after a crash without harm. What they change about who is who, they tell [`audit`].
+//! [`account`] and [`report`]) apply them to what a [`port::Tx`] holds; each of them is one atomic change, and each may be
+//! asked again after a crash without harm. What they change about who is who, they tell [`audit`].
 //!
 //! Nothing here knows of tokio, sockets, files, clocks or protobuf. Time and randomness arrive as arguments.
 
@@ -11,6 +11,7 @@ pub mod access;
 pub mod account;
 pub mod app;
 pub mod audit;
+pub mod awaited;
 pub mod census;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -22,6 +23,7 @@ pub mod node;
 pub mod object;
 pub mod port;
 pub mod refusal;
+pub mod report;
 pub mod run;
 pub mod secret;
 pub mod token;

@@ -14,7 +14,8 @@ use crate::message::{Instruction, Reply};
 use crate::node::Node;
 use crate::object::{Content, Object};
 use crate::refusal::Refusal;
-use crate::run::Run;
+use crate::report::TrainingReport;
+use crate::run::{Run, ServerApp};
 use crate::secret::{self, Secret, SecretId};
 use crate::token::Token;
 
@@ -66,8 +67,8 @@ pub trait Read {
 
     fn run(&self, id: RunId) -> Result<Option<Run>, Refusal>;
     fn runs(&self) -> Result<Vec<Run>, Refusal>;
-    /// Runs that wait to be claimed, oldest first.
-    fn pending_runs(&self) -> Result<Vec<RunId>, Refusal>;
+    /// Runs that wait to be claimed, oldest first, and what must be started for each.
+    fn pending_runs(&self) -> Result<Vec<(RunId, ServerApp)>, Refusal>;
     /// Runs that are not finished.
     fn unfinished_runs(&self) -> Result<Vec<Run>, Refusal>;
     fn traffic(&self, run: RunId) -> Result<Traffic, Refusal>;
@@ -75,6 +76,11 @@ pub trait Read {
     fn context(&self, run: RunId) -> Result<Option<Bytes>, Refusal>;
     /// Log text after `after`, oldest first, at most about `limit_bytes`.
     fn log_after(&self, run: RunId, after: Seconds, limit_bytes: usize) -> Result<Option<LogText>, Refusal>;
+    fn report(&self, run: RunId, round: u64, kind: &str) -> Result<Option<TrainingReport>, Refusal>;
+    /// Reports of the rounds after `after` (`None`: of all), by round and then by kind. All of one round or none: at
+    /// least those of one, and no more rounds once they have `limit_bytes`.
+    fn reports_after(&self, run: RunId, after: Option<u64>, limit_bytes: usize)
+    -> Result<Vec<TrainingReport>, Refusal>;
 
     fn token(&self, run: RunId) -> Result<Option<Token>, Refusal>;
     fn token_by_hash(&self, hash: &[u8; 32]) -> Result<Option<Token>, Refusal>;
@@ -93,6 +99,8 @@ pub trait Read {
     fn reply(&self, id: MessageId) -> Result<Option<Reply>, Refusal>;
     fn reply_to(&self, instruction: MessageId) -> Result<Option<Reply>, Refusal>;
     fn replies_of_run(&self, run: RunId) -> Result<Vec<MessageId>, Refusal>;
+    /// The instructions of the run whose replies are ready. Asked with every reply that arrives: by an index alone.
+    fn answered_instructions(&self, run: RunId) -> Result<Vec<MessageId>, Refusal>;
 
     fn object(&self, id: ObjectId) -> Result<Option<Object>, Refusal>;
     fn children(&self, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
@@ -138,6 +146,8 @@ pub trait Tx: Read {
     fn put_context(&mut self, run: RunId, context: &[u8]) -> Result<(), Refusal>;
     /// Appends to the run's log, at a time later than all before it.
     fn append_log(&mut self, run: RunId, now: Seconds, text: &str) -> Result<(), Refusal>;
+    /// Keeps a report, in place of one of the same round and kind.
+    fn put_report(&mut self, report: &TrainingReport) -> Result<(), Refusal>;
     fn put_token(&mut self, token: &Token) -> Result<(), Refusal>;
     fn delete_token(&mut self, run: RunId) -> Result<(), Refusal>;
 

@@ -13,6 +13,16 @@ pub enum Outcome {
     Stopped,
 }
 
+/// Who trains: what must be started for a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum ServerApp {
+    /// The Python program that the run brings.
+    #[default]
+    Flower,
+    /// The one that is part of Trellis.
+    Native,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     Pending,
@@ -108,6 +118,7 @@ pub struct Run {
     pub federation_options: Vec<u8>,
     pub federation: String,
     pub account: String,
+    pub server_app: ServerApp,
     pub pending_at: Seconds,
     pub starting_at: Option<Seconds>,
     pub running_at: Option<Seconds>,
@@ -130,6 +141,7 @@ pub struct NewRun {
     pub federation_options: Vec<u8>,
     pub federation: String,
     pub account: String,
+    pub server_app: ServerApp,
 }
 
 impl Run {
@@ -143,6 +155,7 @@ impl Run {
             federation_options: new.federation_options,
             federation: new.federation,
             account: new.account,
+            server_app: new.server_app,
             pending_at: now,
             starting_at: None,
             running_at: None,

@@ -4,6 +4,7 @@ pub mod account;
 pub mod app;
 pub mod control;
 pub mod fleet;
+pub mod training;
 pub mod trellis;
 
 use aws_lc_rs::digest;

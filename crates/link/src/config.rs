@@ -1,5 +1,6 @@
 //! What a SuperLink must be told to run. Already checked: the command line refuses what does not fit together.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub python: Option<PathBuf>,
     /// ServerApps may install what their app asks for, from a package index (Flower 1.30 and later).
     pub dependency_installation: bool,
+    /// What trains for native runs; `None`: somebody else asks for them. Started by the SuperLink whatever `isolation` says.
+    pub native_app: Option<NativeApp>,
     /// The secret that SuperExecs sign with; `None`: whoever reaches the API may take a run.
     pub superexec_secret: Option<PathBuf>,
     /// Where the state is kept.
@@ -47,6 +50,13 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     pub key: PathBuf,
     pub ca_certificate: PathBuf,
+}
+
+/// A program that is a native ServerApp: it finds its run, token and address in its environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NativeApp {
+    pub program: PathBuf,
+    pub args: Vec<OsString>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! What a FAB says about itself, in the words of the link: a FAB that cannot be used is a refusal.
 
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_core::run::ServerApp;
 use trellis_wire::fab::{self, BadFab, FabMetadata};
 
 /// The largest FAB that is taken, as in Flower.
@@ -15,9 +16,11 @@ pub fn pyproject(content: &[u8]) -> Result<toml::Table, Refusal> {
     fab::pyproject(content).map_err(refused)
 }
 
-/// Reads publisher, name and version.
-pub fn metadata(content: &[u8]) -> Result<FabMetadata, Refusal> {
-    fab::metadata(&pyproject(content)?).map_err(refused)
+/// Reads publisher, name and version, and who trains.
+pub fn metadata(content: &[u8]) -> Result<(FabMetadata, ServerApp), Refusal> {
+    let project = pyproject(content)?;
+    let server_app = if fab::trains_natively(&project) { ServerApp::Native } else { ServerApp::Flower };
+    Ok((fab::metadata(&project).map_err(refused)?, server_app))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
-//! Starting ServerApps (subprocess isolation): one process for each run, that outlives the SuperLink.
+//! Starting ServerApps: one process for each run, that outlives the SuperLink. Those of native runs always, those that runs
+//! bring in subprocess isolation.
 //!
 //! A ServerApp has its own process group and writes its output to a file, so that nothing breaks in it when the
 //! SuperLink is killed. The next SuperLink finds it again by a mark in its environment and goes on watching it.
 
 mod process;
+mod program;
 mod python;
 
 use std::path::PathBuf;
@@ -14,13 +16,15 @@ use trellis_core::app;
 use trellis_core::id::RunId;
 use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
-use trellis_core::run::{Outcome, State};
+use trellis_core::run::{Outcome, ServerApp, State};
 use trellis_store_sqlite::crash;
 
 use crate::api::app::{append_log, new_token};
 use crate::link::Link;
 use process::{AppProcess, Ended, Order};
-pub use python::{NoPython, Python, interpreter_of};
+pub use program::Programs;
+use program::{Program, Starts};
+pub use python::{NoPython, interpreter_of};
 
 /// The launcher looks by itself this often.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -34,20 +38,18 @@ const TAIL_BYTES: u64 = 64 << 10;
 /// Starts and watches ServerApps.
 pub struct Launcher {
     link: Arc<Link>,
-    python: Python,
+    programs: Programs,
     /// `host:port` of the ServerAppIo API, for apps.
     address: String,
     /// Output of apps, one file for each run.
     outputs: PathBuf,
-    /// Apps may install what they need.
-    installs: bool,
 }
 
 impl Launcher {
-    pub fn new(link: Arc<Link>, python: Python, address: String, installs: bool) -> std::io::Result<Launcher> {
+    pub fn new(link: Arc<Link>, programs: Programs, address: String) -> std::io::Result<Launcher> {
         let outputs = link.store().directory().path().join("apps");
         std::fs::create_dir_all(&outputs)?;
-        Ok(Launcher { link, python, address, outputs, installs })
+        Ok(Launcher { link, programs, address, outputs })
     }
 
     /// Takes over the apps that an earlier SuperLink started; those that are gone are noted.
@@ -60,7 +62,10 @@ impl Launcher {
                     tracing::info!(run = run.id.0, pid = app.pid(), "ServerApp is still at work");
                     self.watch(run.id, app.clone());
                 }
-                None => self.gone(run.id, "The ServerApp died while the SuperLink was away.").await?,
+                None if self.programs.start(run.server_app) => {
+                    self.gone(run.id, "The ServerApp died while the SuperLink was away.").await?;
+                }
+                None => {}
             }
         }
         for app in found.iter().filter(|app| !unfinished.iter().any(|run| run.id == app.run)) {
@@ -77,11 +82,13 @@ impl Launcher {
                 .link
                 .room
                 .wait(Topic::Launch, Duration::from_secs(3600), GLANCE, || {
-                    self.link.read(|view| view.pending_runs()).map(|runs| (!runs.is_empty()).then_some(runs))
+                    let mut runs = self.link.read(|view| view.pending_runs())?;
+                    runs.retain(|(_, server_app)| self.programs.start(*server_app));
+                    Ok::<_, Refusal>((!runs.is_empty()).then_some(runs))
                 })
                 .await;
-            for run in pending.ok().flatten().unwrap_or_default() {
-                if let Err(error) = self.launch(run).await {
+            for (run, server_app) in pending.ok().flatten().unwrap_or_default() {
+                if let Err(error) = self.launch(run, server_app).await {
                     tracing::error!(run = run.0, %error, "ServerApp could not be started");
                     tokio::time::sleep(GLANCE).await;
                 }
@@ -89,22 +96,23 @@ impl Launcher {
         }
     }
 
-    async fn launch(self: &Arc<Self>, run: RunId) -> Result<(), Refusal> {
+    async fn launch(self: &Arc<Self>, run: RunId, server_app: ServerApp) -> Result<(), Refusal> {
         let (secret, hash) = new_token();
         let now = self.link.now();
-        if !self.link.write(move |tx| app::claim(tx, run, hash, now)).await? {
+        if !self.link.write(move |tx| app::claim(tx, run, server_app, hash, now)).await? {
             return Ok(());
         }
         crash::point("run-claimed");
-        let order = Order {
-            run,
-            token: &secret,
-            address: &self.address,
-            mark: &self.mark(),
-            output: &self.output(run),
-            installs: self.installs,
+        let program = match self.programs.of(server_app) {
+            Starts::Here(program) => program,
+            Starts::Nowhere(why) => {
+                return self.not_started(run, format!("The ServerApp cannot be started: {why}.")).await;
+            }
+            Starts::Elsewhere => return Ok(()),
         };
-        match AppProcess::start(&self.python, &order) {
+        let order =
+            Order { run, token: &secret, address: &self.address, mark: &self.mark(), output: &self.output(run) };
+        match AppProcess::start(program, &order) {
             Ok(app) => {
                 crash::point("app-spawned");
                 tracing::info!(run = run.0, pid = app.pid(), "ServerApp started");
@@ -112,13 +120,16 @@ impl Launcher {
                 Ok(())
             }
             Err(error) => {
-                let reason = format!("The ServerApp could not be started with {}: {error}", self.python);
-                tracing::error!(run = run.0, reason, "ServerApp could not be started");
-                let now = self.link.now();
-                append_log(&self.link, run, format!("{reason}\n")).await?;
-                self.link.write(move |tx| app::finish(tx, run, Outcome::Failed, &reason, now)).await
+                self.not_started(run, format!("The ServerApp could not be started with {program}: {error}")).await
             }
         }
+    }
+
+    async fn not_started(&self, run: RunId, reason: String) -> Result<(), Refusal> {
+        tracing::error!(run = run.0, reason, "ServerApp could not be started");
+        let now = self.link.now();
+        append_log(&self.link, run, format!("{reason}\n")).await?;
+        self.link.write(move |tx| app::finish(tx, run, Outcome::Failed, &reason, now)).await
     }
 
     fn watch(self: &Arc<Self>, run: RunId, app: AppProcess) {

@@ -22,9 +22,9 @@ use trellis_pki::{Endpoint, Files};
 use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
 use crate::api::{account, hex, random};
-use crate::config::{Config, Isolation, Keepalive, StateLocation, TlsFiles};
+use crate::config::{Config, Keepalive, StateLocation, TlsFiles};
 use crate::front::{Front, Port};
-use crate::launch::{Launcher, NoPython, Python};
+use crate::launch::{Launcher, NoPython, Programs};
 use crate::link::{Link, Settings};
 use crate::upkeep;
 use crate::wake::WaitingRoom;
@@ -115,10 +115,7 @@ impl SuperLink {
             StateLocation::Directory { directory, database } => StateDirectory::open(directory, database.as_deref())?,
             StateLocation::Ephemeral => StateDirectory::ephemeral()?,
         };
-        let python = match config.isolation {
-            Isolation::Subprocess => Some(Python::find(config.python.as_deref(), std::env::var_os("PATH").as_deref())?),
-            Isolation::Process => None,
-        };
+        let programs = Programs::find(&config, directory.path(), std::env::var_os("PATH").as_deref())?;
         let tls = match &config.tls {
             Some(files) => {
                 let readable = Some(directory.path().to_owned());
@@ -149,10 +146,9 @@ impl SuperLink {
         first_account(&link).await?;
         survey::resume(&link).map_err(ServeError::Recovery)?;
         let servers = ports.serve(&link, config.keepalive, addresses.http.port());
-        if let Some(python) = python {
+        if programs.are_any() {
             let address = local(addresses.serverappio).to_string();
-            let launcher = Launcher::new(Arc::clone(&link), python, address, config.dependency_installation)
-                .map_err(ServeError::Outputs)?;
+            let launcher = Launcher::new(Arc::clone(&link), programs, address).map_err(ServeError::Outputs)?;
             let launcher = Arc::new(launcher);
             launcher.adopt().await.map_err(ServeError::Recovery)?;
             tokio::spawn(launcher.run());

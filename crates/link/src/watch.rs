@@ -128,6 +128,12 @@ impl Watch {
         self.tell(told);
     }
 
+    /// The ServerApp saved the model of a round.
+    pub fn checkpoint_saved(&self, run: RunId, round: u64, path: String, size_bytes: Option<u64>) {
+        self.metrics.checkpoint_saved();
+        log(Some(run), &Event::CheckpointSaved { round, path, size_bytes });
+    }
+
     pub fn run_finished(&self, run: RunId, outcome: Outcome, now: Seconds) {
         let told = self.scene().training.run_finished(run, outcome, now);
         self.tell(told);
@@ -204,12 +210,14 @@ mod tests {
         watch.instruction_delivered(run, asked[1].message, || panic!("looked up once in a round"), 1.0);
         watch.reply_taken(run, asked[0].message, None, &[("loss".into(), 0.5)], 2.0);
         watch.reply_taken(run, asked[1].message, Some(5), &[], 7.0);
+        watch.checkpoint_saved(run, 6, "models/1/round-000006".to_owned(), None);
         watch.tick(8.0);
         watch.run_finished(run, Outcome::Completed, 9.0);
         let scraped = watch.scrape(&Snapshot::default());
         for sample in [
             "fl_clients_connected 2",
             "fl_clients_failed_total 1",
+            "fl_checkpoint_saved_total 1",
             "fl_clients_selected 2",
             "fl_clients_responded 1",
             "fl_round_current{strategy=\"FedAvg\"} 6",

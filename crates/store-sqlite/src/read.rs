@@ -12,21 +12,24 @@ use trellis_core::node::Node;
 use trellis_core::object::{Content, Object};
 use trellis_core::port::{Fab, LogText, Read, Traffic};
 use trellis_core::refusal::Refusal;
-use trellis_core::run::Run;
+use trellis_core::report::TrainingReport;
+use trellis_core::run::{Run, ServerApp};
 use trellis_core::secret::{Hash, Secret, SecretId};
 use trellis_core::token::Token;
 
 use crate::census;
 use crate::error::OrTransient;
 use crate::rows::{
-    self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, RUN_COLUMNS, SECRET_COLUMNS, TOKEN_COLUMNS,
-    signed,
+    self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, REPORT_COLUMNS, RUN_COLUMNS, SECRET_COLUMNS,
+    TOKEN_COLUMNS, signed,
 };
 
 /// Asked every second.
 const EXPIRED: &str = "SELECT message_id FROM instruction WHERE created_at + ttl <= ?1 AND state <> 5 \
      ORDER BY created_at + ttl LIMIT ?2";
 
+/// Asked with every reply.
+const ANSWERED: &str = "SELECT reply_to FROM reply WHERE run_id = ?1 AND ready = 1";
 const ENDED: &str = " FROM secret WHERE coalesce(changed_at, expires_at) <= ?1 LIMIT ?2";
 const ONLINE: &str = "SELECT node_id FROM node WHERE state = 1 AND online_until > ?1";
 
@@ -93,8 +96,9 @@ impl Read for View<'_> {
         self.all(sql!("SELECT ", RUN_COLUMNS, " FROM run ORDER BY pending_at"), [], rows::run)
     }
 
-    fn pending_runs(&self) -> Result<Vec<RunId>, Refusal> {
-        self.all("SELECT run_id FROM run WHERE state = 0 ORDER BY pending_at", [], |row| rows::run_id(row, 0))
+    fn pending_runs(&self) -> Result<Vec<(RunId, ServerApp)>, Refusal> {
+        let sql = "SELECT run_id, server_app FROM run WHERE state = 0 ORDER BY pending_at";
+        self.all(sql, [], |row| Ok((rows::run_id(row, 0)?, rows::server_app(row, 1)?)))
     }
 
     fn unfinished_runs(&self) -> Result<Vec<Run>, Refusal> {
@@ -135,6 +139,39 @@ impl Read for View<'_> {
             }
         }
         Ok(log)
+    }
+
+    fn report(&self, run: RunId, round: u64, kind: &str) -> Result<Option<TrainingReport>, Refusal> {
+        let sql =
+            sql!("SELECT ", REPORT_COLUMNS, " FROM training_report WHERE run_id = ?1 AND round = ?2 AND kind = ?3");
+        self.one(sql, (signed(run.0), signed(round), kind), rows::report)
+    }
+
+    fn reports_after(
+        &self,
+        run: RunId,
+        after: Option<u64>,
+        limit_bytes: usize,
+    ) -> Result<Vec<TrainingReport>, Refusal> {
+        let sql = sql!(
+            "SELECT ",
+            REPORT_COLUMNS,
+            " FROM training_report WHERE run_id = ?1 AND round > ?2 ORDER BY round, kind",
+        );
+        // Rounds begin with 0.
+        let after = after.map_or(-1, |after| i64::try_from(after).unwrap_or(i64::MAX));
+        let mut statement = self.0.prepare_cached(sql).or_transient()?;
+        let mut rows = statement.query((signed(run.0), after)).or_transient()?;
+        let (mut reports, mut bytes) = (Vec::<TrainingReport>::new(), 0);
+        while let Some(row) = rows.next().or_transient()? {
+            let report = rows::report(row).or_transient()?;
+            if bytes >= limit_bytes && reports.last().is_some_and(|last| last.round != report.round) {
+                break;
+            }
+            bytes += report.body.len();
+            reports.push(report);
+        }
+        Ok(reports)
     }
 
     fn token(&self, run: RunId) -> Result<Option<Token>, Refusal> {
@@ -198,6 +235,10 @@ impl Read for View<'_> {
 
     fn replies_of_run(&self, run: RunId) -> Result<Vec<MessageId>, Refusal> {
         self.all("SELECT message_id FROM reply WHERE run_id = ?1", [signed(run.0)], rows::message_id)
+    }
+
+    fn answered_instructions(&self, run: RunId) -> Result<Vec<MessageId>, Refusal> {
+        self.all(ANSWERED, [signed(run.0)], rows::message_id)
     }
 
     fn object(&self, id: ObjectId) -> Result<Option<Object>, Refusal> {
@@ -307,6 +348,7 @@ mod tests {
         let ended = ["SELECT hash", ENDED].concat();
         let questions = [
             (EXPIRED, "SEARCH instruction USING INDEX instruction_expiry"),
+            (ANSWERED, "SEARCH reply USING COVERING INDEX reply_of_run"),
             (ONLINE, "SEARCH node USING COVERING INDEX node_online"),
             (&ended, "SEARCH secret USING COVERING INDEX secret_end"),
         ];

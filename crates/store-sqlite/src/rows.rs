@@ -8,7 +8,8 @@ use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{self, Envelope, Instruction, MessageError, Reply};
 use trellis_core::node::{self, Node};
 use trellis_core::object::Object;
-use trellis_core::run::{self, Outcome, Run};
+use trellis_core::report::TrainingReport;
+use trellis_core::run::{self, Outcome, Run, ServerApp};
 use trellis_core::secret::{self, Purpose, Secret};
 use trellis_core::token::{self, Token};
 
@@ -87,7 +88,7 @@ pub(crate) fn node_state(state: node::State) -> i64 {
 
 pub(crate) const RUN_COLUMNS: &str = "run_id, fab_id, fab_version, fab_hash, override_config, federation_options, \
      federation, account, pending_at, starting_at, running_at, finished_at, launches, clientapp_runtime, state, \
-     outcome, details, client";
+     outcome, details, client, server_app";
 
 pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
     let state = match row.get(14)? {
@@ -105,6 +106,7 @@ pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
         federation_options: row.get(5)?,
         federation: row.get(6)?,
         account: row.get(7)?,
+        server_app: server_app(row, 18)?,
     };
     let mut run = Run::new(run_id(row, 0)?, new, row.get(8)?);
     run.starting_at = row.get(9)?;
@@ -114,6 +116,27 @@ pub(crate) fn run(row: &Row<'_>) -> rusqlite::Result<Run> {
     run.clientapp_runtime_s = row.get(13)?;
     run.client = row.get(17)?;
     Ok(run.restore(state))
+}
+
+pub(crate) fn server_app(row: &Row<'_>, column: usize) -> rusqlite::Result<ServerApp> {
+    match row.get(column)? {
+        0 => Ok(ServerApp::Flower),
+        1 => Ok(ServerApp::Native),
+        other => Err(unknown(column, other)),
+    }
+}
+
+pub(crate) fn server_app_number(server_app: ServerApp) -> i64 {
+    match server_app {
+        ServerApp::Flower => 0,
+        ServerApp::Native => 1,
+    }
+}
+
+pub(crate) const REPORT_COLUMNS: &str = "run_id, round, kind, body";
+
+pub(crate) fn report(row: &Row<'_>) -> rusqlite::Result<TrainingReport> {
+    Ok(TrainingReport { run: run_id(row, 0)?, round: unsigned(row, 1)?, kind: row.get(2)?, body: row.get(3)? })
 }
 
 fn outcome(number: i64) -> rusqlite::Result<Outcome> {

@@ -10,7 +10,8 @@ use crate::directory::make_private;
 const APPLICATION_ID: i32 = 0x5452_4c53;
 
 /// One step from version `n` to `n + 1`, by position.
-pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/v1.sql"), include_str!("schema/v2.sql")];
+pub(crate) const MIGRATIONS: &[&str] =
+    &[include_str!("schema/v1.sql"), include_str!("schema/v2.sql"), include_str!("schema/v3.sql")];
 
 /// What a database file is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use trellis_core::node::Node;
 use trellis_core::object::{Content, Object};
 use trellis_core::port::{Fab, LogText, Read, Topic, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
-use trellis_core::run::Run;
+use trellis_core::report::TrainingReport;
+use trellis_core::run::{Run, ServerApp};
 use trellis_core::secret::{Hash, Secret, SecretId};
 use trellis_core::token::Token;
 
@@ -104,7 +105,7 @@ impl Tx for Change<'_> {
         let (state, outcome, details) = rows::run_state(run.state());
         self.execute(
             "INSERT INTO run VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-             ?18)
+             ?18, ?19)
              ON CONFLICT (run_id) DO UPDATE SET starting_at = ?10, running_at = ?11, finished_at = ?12,
              launches = ?13, clientapp_runtime = ?14, state = ?15, outcome = ?16, details = ?17,
              client = ?18",
@@ -127,6 +128,7 @@ impl Tx for Change<'_> {
                 outcome,
                 details,
                 run.client,
+                rows::server_app_number(run.server_app),
             ],
         )
     }
@@ -160,6 +162,14 @@ impl Tx for Change<'_> {
             "INSERT INTO run_log VALUES
              (?1, max(?2, coalesce((SELECT max(at) FROM run_log WHERE run_id = ?1), 0) + 0.000002), ?3)",
             params![signed(run.0), now, text],
+        )
+    }
+
+    fn put_report(&mut self, report: &TrainingReport) -> Result<(), Refusal> {
+        self.execute(
+            "INSERT INTO training_report VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (run_id, round, kind) DO UPDATE SET body = ?4",
+            params![signed(report.run.0), signed(report.round), report.kind, report.body],
         )
     }
 
@@ -341,12 +351,14 @@ delegate! {
     online_nodes(now: Seconds) -> Vec<NodeId>;
     run(id: RunId) -> Option<Run>;
     runs() -> Vec<Run>;
-    pending_runs() -> Vec<RunId>;
+    pending_runs() -> Vec<(RunId, ServerApp)>;
     unfinished_runs() -> Vec<Run>;
     traffic(run: RunId) -> Traffic;
     fab(hash: &str) -> Option<Fab>;
     context(run: RunId) -> Option<Bytes>;
     log_after(run: RunId, after: Seconds, limit_bytes: usize) -> Option<LogText>;
+    report(run: RunId, round: u64, kind: &str) -> Option<TrainingReport>;
+    reports_after(run: RunId, after: Option<u64>, limit_bytes: usize) -> Vec<TrainingReport>;
     token(run: RunId) -> Option<Token>;
     token_by_hash(hash: &[u8; 32]) -> Option<Token>;
     tokens_until(until: Seconds) -> Vec<Token>;
@@ -359,6 +371,7 @@ delegate! {
     reply(id: MessageId) -> Option<Reply>;
     reply_to(instruction: MessageId) -> Option<Reply>;
     replies_of_run(run: RunId) -> Vec<MessageId>;
+    answered_instructions(run: RunId) -> Vec<MessageId>;
     object(id: ObjectId) -> Option<Object>;
     children(id: ObjectId) -> Vec<ObjectId>;
     parents(id: ObjectId) -> Vec<ObjectId>;

@@ -83,6 +83,11 @@ pub fn trains_natively(project: &toml::Table) -> bool {
     server_app.and_then(toml::Value::as_str) == Some(NATIVE_SERVER_APP)
 }
 
+/// The name of the ClientApp of this program that `client_app` (`module:attribute`) stands for.
+pub fn built_in(client_app: &str) -> Option<&str> {
+    client_app.strip_prefix(BUILT_IN_CLIENT_APP)
+}
+
 /// The value at a path of keys joined by dots.
 pub fn find<'a>(project: &'a toml::Table, path: &str) -> Option<&'a toml::Value> {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
@@ -127,6 +132,21 @@ mod tests {
             let problem = pyproject(&bytes).and_then(|project| metadata(&project)).unwrap_err().to_string();
             assert!(problem.contains(part), "{problem}");
         }
+    }
+
+    #[test]
+    fn apps_of_this_program_are_known_by_their_name() {
+        for (server_app, native) in
+            [("'trellis:native'", true), ("'app.server:app'", false), ("'trellis:x'", false), ("7", false)]
+        {
+            let project = format!("[tool.flwr.app.components]\nserverapp = {server_app}").parse().unwrap();
+            assert_eq!(trains_natively(&project), native, "{server_app}");
+        }
+        assert!(!trains_natively(&toml::Table::new()));
+        assert_eq!(
+            (built_in("trellis:mlp"), built_in("trellis.x:mlp"), built_in("app:app")),
+            (Some("mlp"), None, None)
+        );
     }
 
     #[test]

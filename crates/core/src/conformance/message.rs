@@ -16,6 +16,7 @@ pub(super) const CASES: &[Case] = &[
     ("unanswered instructions expire at their end, not before", expired),
     ("no more expired instructions are given than asked for", expired_limit),
     ("replies come back whole and are found by what they answer", replies),
+    ("what was answered is what has a reply that is ready, run by run", answered),
 ];
 
 const RUN: RunId = RunId(1 << 63);
@@ -193,4 +194,27 @@ fn replies(subject: &Subject<'_>) {
     let kept = again.clone();
     keep(subject, move |tx| tx.put_reply(&kept));
     assert_eq!(see(subject, |read| read.reply_to(question)), Some(again), "its place is free for another one");
+}
+
+fn answered(subject: &Subject<'_>) {
+    assert_eq!(see(subject, |read| read.answered_instructions(RUN)), []);
+    let reply = |label: &str, run, ready| Reply {
+        envelope: envelope(label, run, NodeId::SUPERLINK),
+        reply_to: id(&format!("{label}?")),
+        ready,
+    };
+    let other = RunId(RUN.0 + 1);
+    let mut replies =
+        vec![reply("a", RUN, true), reply("b", RUN, false), reply("c", RUN, true), reply("d", other, true)];
+    let kept = replies.clone();
+    keep(subject, move |tx| kept.iter().try_for_each(|reply| tx.put_reply(reply)));
+    let found = |run| sorted(see(subject, |read| read.answered_instructions(run)));
+    assert_eq!((found(RUN), found(other)), (vec![id("a?"), id("c?")], vec![id("d?")]));
+    replies[1].ready = true;
+    let ready = replies.swap_remove(1);
+    keep(subject, move |tx| {
+        tx.put_reply(&ready)?;
+        tx.delete_reply(id("a"))
+    });
+    assert_eq!(found(RUN), [id("b?"), id("c?")]);
 }

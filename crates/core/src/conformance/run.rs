@@ -5,13 +5,13 @@ use bytes::Bytes;
 use super::{AWKWARD_IDS, AWKWARD_TEXT, Case, NOW, Subject, keep, see};
 use crate::id::RunId;
 use crate::port::{Fab, LogText, Traffic};
-use crate::run::{Event, NewRun, Outcome, Run, State};
+use crate::run::{Event, NewRun, Outcome, Run, ServerApp, State};
 
 pub(super) const CASES: &[Case] = &[
     ("runs come back whole, in every state", runs_round_trip),
     ("putting a run again updates it", update),
     ("an unknown run has nothing", unknown),
-    ("pending runs are given oldest first", pending),
+    ("pending runs are given oldest first, with what they need", pending),
     ("traffic adds up, per run", traffic),
     ("a FAB comes back whole and may be put again", fab),
     ("a context is replaced", context),
@@ -32,6 +32,7 @@ fn new(id: u64) -> Run {
         federation_options: Vec::new(),
         federation: String::new(),
         account: AWKWARD_TEXT.into(),
+        server_app: if id.is_multiple_of(2) { ServerApp::Native } else { ServerApp::Flower },
     };
     Run::new(RunId(id), new, NOW)
 }
@@ -113,8 +114,9 @@ fn pending(subject: &Subject<'_>) {
     for (run, age) in runs.iter_mut().zip([30.0, 20.0, 40.0]) {
         run.pending_at = NOW - age;
     }
-    let want: Vec<RunId> = [&runs[2], &runs[0]].map(|run| run.id).into();
-    assert!(want.iter().all(|id| runs.iter().any(|run| run.id == *id && *run.state() == State::Pending)));
+    let want = [&runs[2], &runs[0]].map(|run| (run.id, run.server_app));
+    assert!(want.iter().all(|(id, _)| runs.iter().any(|run| run.id == *id && *run.state() == State::Pending)));
+    assert_ne!(want[0].1, want[1].1, "one of each kind");
     keep(subject, move |tx| runs.iter().try_for_each(|run| tx.put_run(run)));
     assert_eq!(see(subject, |read| read.pending_runs()), want);
 }

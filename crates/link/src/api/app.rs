@@ -5,12 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use trellis_core::app;
+use trellis_core::awaited::Awaited;
 use trellis_core::fleet::running;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::message::Envelope;
 use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
-use trellis_core::run::Outcome;
+use trellis_core::run::{Outcome, ServerApp};
 use trellis_store_sqlite::crash;
 use trellis_wire::error_reply::{ErrorCode, error_message};
 use trellis_wire::proto::*;
@@ -25,6 +26,9 @@ use crate::watch::{Facts, Instruction, numbers};
 /// A held pull looks by itself this often: nodes go offline without telling.
 const GLANCE: Duration = Duration::from_secs(1);
 
+/// What those start who do not say what they start.
+const UNASKED: ServerApp = ServerApp::Flower;
+
 /// A fresh secret and the hash under which it is known.
 pub fn new_token() -> (String, [u8; 32]) {
     let secret = hex(&random::<128>());
@@ -34,14 +38,18 @@ pub fn new_token() -> (String, [u8; 32]) {
 
 /// Held until a run waits to be started, or the hold is over.
 pub async fn list_apps_to_launch(link: &Link, _: ListAppsToLaunchRequest) -> Result<ListAppsToLaunchResponse, Refusal> {
-    Ok(ListAppsToLaunchResponse { run_ids: pending_runs(link).await?.iter().map(|run| run.0).collect() })
+    let runs = pending_runs(link, |server_app| server_app == UNASKED).await?;
+    Ok(ListAppsToLaunchResponse { run_ids: runs.iter().map(|(run, _)| run.0).collect() })
 }
 
-async fn pending_runs(link: &Link) -> Result<Vec<RunId>, Refusal> {
+/// Waits for runs that need a ServerApp which the caller starts.
+async fn pending_runs(link: &Link, starts: impl Fn(ServerApp) -> bool) -> Result<Vec<(RunId, ServerApp)>, Refusal> {
     let runs = link
         .room
         .wait(Topic::Launch, link.limits.hold_launch_poll, GLANCE, || {
-            link.read(|view| view.pending_runs()).map(|runs| (!runs.is_empty()).then_some(runs))
+            let mut runs = link.read(|view| view.pending_runs())?;
+            runs.retain(|(_, server_app)| starts(*server_app));
+            Ok((!runs.is_empty()).then_some(runs))
         })
         .await?;
     Ok(runs.unwrap_or_default())
@@ -49,35 +57,37 @@ async fn pending_runs(link: &Link) -> Result<Vec<RunId>, Refusal> {
 
 /// Held as [`list_apps_to_launch`]; the same runs, as tasks.
 pub async fn pull_pending_tasks(link: &Link, _: PullPendingTasksRequest) -> Result<PullPendingTasksResponse, Refusal> {
-    let tasks = pending_runs(link).await?.into_iter().filter_map(|run| task(link, run).transpose());
+    let runs = pending_runs(link, |server_app| server_app == UNASKED).await?;
+    let tasks = runs.into_iter().filter_map(|(run, _)| task(link, run).transpose());
     Ok(PullPendingTasksResponse { tasks: tasks.collect::<Result<_, _>>()? })
 }
 
 fn task(link: &Link, run: RunId) -> Result<Option<Task>, Refusal> {
     let run = link.read(|view| view.run(run))?;
-    Ok(run.map(|run| dialect::task(&convert::run_out(&run, Default::default()))))
+    Ok(run.map(|run| dialect::task(&convert::run_out(&run, Default::default()), run.server_app)))
 }
 
 /// Gives a run to the caller: the secret of its token, or nothing if somebody else has it.
-async fn claim(link: &Link, run: RunId) -> Result<Option<String>, Refusal> {
+async fn claim(link: &Link, run: RunId, server_app: ServerApp) -> Result<Option<String>, Refusal> {
     let now = link.now();
     let (secret, hash) = new_token();
-    let claimed = link.write(move |tx| app::claim(tx, run, hash, now)).await?;
+    let claimed = link.write(move |tx| app::claim(tx, run, server_app, hash, now)).await?;
     crash::point("run-claimed");
     Ok(claimed.then_some(secret))
 }
 
 pub async fn claim_task(link: &Link, request: ClaimTaskRequest) -> Result<ClaimTaskResponse, Refusal> {
-    Ok(ClaimTaskResponse { token: claim(link, RunId(request.task_id)).await? })
+    Ok(ClaimTaskResponse { token: claim(link, RunId(request.task_id), UNASKED).await? })
 }
 
 /// Finds and claims in one step. Held until there is a run to give, or the hold is over.
 pub async fn acquire_task(link: &Link, request: AcquireTaskRequest) -> Result<AcquireTaskResponse, Refusal> {
-    if !request.supported_task_types.iter().any(|supported| supported == dialect::SERVER_APP) {
+    let supported = |server_app| request.supported_task_types.iter().any(|it| it == dialect::task_type(server_app));
+    if ![ServerApp::Flower, ServerApp::Native].into_iter().any(supported) {
         return Ok(AcquireTaskResponse::default());
     }
-    for run in pending_runs(link).await? {
-        if let Some(token) = claim(link, run).await? {
+    for (run, server_app) in pending_runs(link, supported).await? {
+        if let Some(token) = claim(link, run, server_app).await? {
             return Ok(AcquireTaskResponse { task: task(link, run)?, token });
         }
     }
@@ -86,7 +96,7 @@ pub async fn acquire_task(link: &Link, request: AcquireTaskRequest) -> Result<Ac
 
 /// An empty token: somebody else has the run.
 pub async fn request_token(link: &Link, request: RequestTokenRequest) -> Result<RequestTokenResponse, Refusal> {
-    Ok(RequestTokenResponse { token: claim(link, RunId(request.run_id)).await?.unwrap_or_default() })
+    Ok(RequestTokenResponse { token: claim(link, RunId(request.run_id), UNASKED).await?.unwrap_or_default() })
 }
 
 pub async fn pull_app_inputs(
@@ -280,7 +290,8 @@ pub fn session_id(first: &Message) -> String {
     first.metadata.as_ref().map(|metadata| metadata.message_id.chars().take(32).collect()).unwrap_or_default()
 }
 
-/// Held until all replies asked for are here, or will never be, or the hold is over; then gives what there is.
+/// Held until the replies asked for, or as many as are enough, are here or will never be, or until the hold is over; then
+/// gives what there is.
 pub async fn pull_messages(
     link: &Link,
     caller: &Caller,
@@ -288,21 +299,15 @@ pub async fn pull_messages(
 ) -> Result<PullAppMessagesResponse, Refusal> {
     let run = caller.run(request.run_id);
     let ids = request.message_ids.iter().map(|id| convert::object_id(id)).collect::<Result<Vec<MessageId>, _>>()?;
-    let mut from = 0;
-    let all = link
+    let mut awaited = Awaited::new(run, ids, request.enough as usize, link.now());
+    let settled = link
         .room
         .wait(Topic::Replies(run), link.limits.hold_app_pull, GLANCE, || {
-            let now = link.now();
-            match link.read(|view| app::first_waiting(view, run, &ids, from, now))? {
-                Some(position) => {
-                    from = position;
-                    Ok(None)
-                }
-                None => Ok(Some(())),
-            }
+            link.read(|view| awaited.look(view, link.now()))
         })
         .await?;
-    tracing::debug!(run = run.0, asked = ids.len(), complete = all.is_some(), "replies asked for");
+    tracing::debug!(run = run.0, asked = awaited.ids().len(), enough = settled.is_some(), "replies asked for");
+    let ids = settled.unwrap_or_else(|| awaited.ids().to_vec());
     let mut collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
     if !collected.never.is_empty() {
         let (never, now) = (collected.never, link.now());

@@ -11,7 +11,7 @@ use trellis_core::control::{self, NewNode, Reach};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
-use trellis_core::run::{NewRun, Run};
+use trellis_core::run::{NewRun, Run, ServerApp};
 use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
 
@@ -59,7 +59,7 @@ pub async fn start_run(
         let text = format!("Federation '{:.100}' does not exist.", request.federation);
         return Err(Refusal::new(Kind::Precondition, text));
     }
-    let metadata = fab::metadata(&content)?;
+    let (metadata, server_app) = fab::metadata(&content)?;
     let (id, now) = (RunId(random_id()), link.now());
     let fab = Fab { hash: hex(&sha256(&content)), content, verifications: Vec::new() };
     let new = NewRun {
@@ -70,11 +70,12 @@ pub async fn start_run(
         federation_options: request.federation_options.to_vec(),
         federation: dialect::FIRST_NAME.to_owned(),
         account: who.id.clone(),
+        server_app,
     };
     let context = Context { run_id: id.0, state: Some(RecordDict::default()), ..Default::default() }.encode_to_vec();
     link.write(move |tx| control::start_run(tx, id, new.clone(), &fab, &context, now)).await?;
     crash::point("run-created");
-    tracing::info!(run = id.0, app = metadata.id(), "run created");
+    tracing::info!(run = id.0, app = metadata.id(), native = server_app == ServerApp::Native, "run created");
     Ok(StartRunResponse {
         run_id: Some(id.0),
         note: None,

@@ -5,10 +5,13 @@
 //! 1.34, HTTP from 1.35). Handlers see one shape.
 
 use trellis_core::id::{NodeId, RunId};
+use trellis_core::run::ServerApp;
 use trellis_wire::proto::*;
 
 /// What a run is called as a task. A run has one task, with the number of the run.
 pub const SERVER_APP: &str = "flwr-serverapp";
+/// What one is called that this program trains: who does not ask for it by name never gets it.
+pub const NATIVE_SERVER_APP: &str = "trellis-serverapp";
 
 /// The same word in the first dialect: SuperExecs of 1.28 and 1.29 start nothing that is called otherwise.
 const FIRST_SERVER_APP: &str = "serverapp";
@@ -54,12 +57,20 @@ pub fn first_run(run: Run) -> Run {
     Run { primary_task_type: FIRST_SERVER_APP.to_owned(), ..run }
 }
 
+/// The type of the task that a run is.
+pub fn task_type(server_app: ServerApp) -> &'static str {
+    match server_app {
+        ServerApp::Flower => SERVER_APP,
+        ServerApp::Native => NATIVE_SERVER_APP,
+    }
+}
+
 /// A run as the task that a SuperExec sees.
-pub fn task(run: &Run) -> Task {
+pub fn task(run: &Run, server_app: ServerApp) -> Task {
     let status = run.status.clone().unwrap_or_default();
     Task {
         task_id: run.run_id,
-        r#type: SERVER_APP.to_owned(),
+        r#type: task_type(server_app).to_owned(),
         run_id: run.run_id,
         status: Some(TaskStatus { status: status.status, sub_status: status.sub_status, details: status.details }),
         pending_at: run.pending_at.clone(),
@@ -110,8 +121,10 @@ mod tests {
     #[test]
     fn a_run_is_a_task_with_its_own_number() {
         let run = Run { run_id: 1 << 63, fab_hash: "f".to_owned(), ..Default::default() };
-        let task = task(&run);
+        let native = task(&run, ServerApp::Native);
+        let task = task(&run, ServerApp::Flower);
         assert_eq!((task.task_id, task.run_id, task.r#type.as_str()), (1 << 63, 1 << 63, "flwr-serverapp"));
+        assert_eq!((native.task_id, native.r#type.as_str()), (1 << 63, "trellis-serverapp"));
         assert_eq!(first_run(run.clone()).primary_task_type, "serverapp");
         let context = Context { run_id: 1 << 63, ..Default::default() };
         let input = task_input(PullAppInputsResponse { context: Some(context), run: Some(run), fab: None });

@@ -16,7 +16,7 @@ use trellis_front::{Answer, Line, Listener, MessageReader, Payload, Peer, Servic
 use super::call::{ACCESS_TOKEN, Call, REFRESH_TOKEN, Shown};
 use super::door::Door;
 use super::refusal;
-use super::rpc::{self, Api, Rpc};
+use super::rpc::{self, Access, Api, Rpc};
 use crate::api::account::Tokens;
 use crate::config::Keepalive;
 use crate::dialect::{Client, NEWEST, OLDEST};
@@ -40,12 +40,13 @@ pub enum Port {
 }
 
 impl Port {
-    fn serves(self, api: Api) -> bool {
+    fn serves(self, rpc: &Rpc) -> bool {
         match self {
             Port::Http => true,
-            Port::Control => matches!(api, Api::Control | Api::Trellis),
-            Port::Fleet => api == Api::Fleet,
-            Port::App => api == Api::App,
+            Port::Control => matches!(rpc.api, Api::Control | Api::Trellis) && rpc.access != Access::App,
+            Port::Fleet => rpc.api == Api::Fleet,
+            // Those of ours, too, that are for apps.
+            Port::App => matches!(rpc.access, Access::App | Access::Launcher),
             Port::Metrics => false,
         }
     }
@@ -161,8 +162,7 @@ impl Front {
         request: Request<Incoming>,
     ) -> Response<Payload> {
         let transport = Transport::of(request.headers());
-        let Some((method, rpc)) = rpc::find(transport, request.uri().path()).filter(|(_, rpc)| port.serves(rpc.api))
-        else {
+        let Some((method, rpc)) = rpc::find(transport, request.uri().path()).filter(|(_, rpc)| port.serves(rpc)) else {
             return match transport {
                 Transport::Http => self.page(port, remote, request).await,
                 Transport::Grpc => grpc::respond(Err(self.unknown(remote, request.uri().path(), request.headers()))),

@@ -61,7 +61,7 @@ impl Door {
         }
         // What asks nobody who they are, and our own calls, are short by nature.
         let short = rpc.access == Access::Open || rpc.api == Api::Trellis;
-        let limit = if short { SMALL_BYTES } else { self.message_bytes };
+        let limit = rpc.message_bytes.unwrap_or(if short { SMALL_BYTES } else { self.message_bytes });
         if message_bytes > limit {
             let text = format!("message of {message_bytes} bytes is larger than the limit of {limit}");
             return Err(Refusal::new(Kind::TooLarge, text));

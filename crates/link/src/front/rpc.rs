@@ -13,7 +13,7 @@ use trellis_wire::proto::{PushAppMessagesRequest, PushTaskMessagesRequest};
 
 use super::call::Call;
 use super::objects::{self, Peer};
-use crate::api::{account, app, control, fleet, trellis};
+use crate::api::{account, app, control, fleet, training, trellis};
 use crate::dialect::app::Instructions;
 use crate::watch::metrics as label;
 
@@ -96,12 +96,14 @@ pub struct Rpc {
     pub held: bool,
     /// Its message is an object, and streamed.
     pub streams_in: bool,
+    /// The largest message, where it has a limit of its own.
+    pub message_bytes: Option<u64>,
     pub handle: fn(Call) -> Handling,
 }
 
 impl Rpc {
     const fn new(api: Api, name: &'static str, on: On, access: Access, handle: fn(Call) -> Handling) -> Rpc {
-        Rpc { api, name, on, access, held: false, streams_in: false, handle }
+        Rpc { api, name, on, access, held: false, streams_in: false, message_bytes: None, handle }
     }
 
     const fn held(mut self) -> Rpc {
@@ -111,6 +113,11 @@ impl Rpc {
 
     const fn streams_in(mut self) -> Rpc {
         self.streams_in = true;
+        self
+    }
+
+    const fn at_most(mut self, message_bytes: u64) -> Rpc {
+        self.message_bytes = Some(message_bytes);
         self
     }
 
@@ -340,6 +347,22 @@ fn join(mut call: Call) -> Handling {
     })
 }
 
+fn report_training(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = call.app()?;
+        let report = call.body.whole().await?;
+        json(&training::report_training(&call.link, &caller, &report).await?)
+    })
+}
+
+fn run_history(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let who = call.account().await?;
+        let request = call.read_json().await?;
+        json(&training::run_history(&call.link, &who, request).await?)
+    })
+}
+
 fn stream_logs(mut call: Call) -> Handling {
     Box::pin(async move {
         call.account().await?;
@@ -434,6 +457,8 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ListAudit", Http, Account(Administer), json!(list_audit)),
     Rpc::new(TRELLIS, "WhoAmI", Http, Account(View), json!(who_am_i)),
     Rpc::new(TRELLIS, "ApproveLogin", Http, Account(View), json!(approve_login)),
+    Rpc::new(TRELLIS, "ReportTraining", Http, App, report_training).at_most(training::MAX_REPORT_BYTES),
+    Rpc::new(TRELLIS, "RunHistory", Http, Account(View), run_history),
 ];
 
 #[cfg(test)]

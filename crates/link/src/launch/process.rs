@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::sync::watch;
 use trellis_core::id::RunId;
 
-use super::Python;
+use super::Program;
 
 const RUN_VARIABLE: &str = "TRELLIS_RUN_ID";
 const MARK_VARIABLE: &str = "TRELLIS_APP_OF";
@@ -54,8 +54,6 @@ pub struct Order<'a> {
     pub mark: &'a str,
     /// The file for its output.
     pub output: &'a Path,
-    /// It may install what it needs.
-    pub installs: bool,
 }
 
 /// A ServerApp and everything it starts: a process group.
@@ -75,15 +73,19 @@ enum End {
 }
 
 impl AppProcess {
-    /// Starts `flwr-serverapp` for a run.
-    pub fn start(python: &Python, order: &Order<'_>) -> std::io::Result<AppProcess> {
+    /// Starts a ServerApp for a run.
+    pub fn start(program: &Program, order: &Order<'_>) -> std::io::Result<AppProcess> {
         let run = order.run;
         let output = OpenOptions::new().create(true).append(true).mode(0o600).open(order.output)?;
-        let mut child = Command::new(python.path())
-            .args(["-u", "-c", Python::program()])
+        let mut command = Command::new(&program.path);
+        if let Some(name) = &program.name {
+            command.arg0(name);
+        }
+        let mut child = command
+            .args(&program.args)
+            .envs(program.environment.iter().map(|(name, value)| (name, value)))
             .env("TRELLIS_APP_TOKEN", order.token)
             .env("TRELLIS_APP_ADDRESS", order.address)
-            .env("TRELLIS_APP_INSTALLS", if order.installs { "1" } else { "" })
             .env(RUN_VARIABLE, run.to_string())
             .env(MARK_VARIABLE, order.mark)
             .stdin(Stdio::null())

@@ -1,7 +1,6 @@
 //! Which Python runs ServerApps, and how it is asked to without showing the token to the whole machine.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -41,12 +40,6 @@ impl Python {
     /// sees it, and calls flwr's own entry point as the script on PATH would.
     pub fn program() -> &'static str {
         include_str!("serverapp.py")
-    }
-}
-
-impl fmt::Display for Python {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.display().fmt(f)
     }
 }
 

@@ -54,6 +54,11 @@ pub enum Event {
         node_id: NodeText,
         error_type: &'static str,
     },
+    CheckpointSaved {
+        round: u64,
+        path: String,
+        size_bytes: Option<u64>,
+    },
     TrainingStalled {
         round: u64,
         waiting_since_seconds: f64,
@@ -83,6 +88,7 @@ impl Event {
             Event::ClientLeave { .. } => "client_leave",
             Event::EvaluationResult { .. } => "evaluation_result",
             Event::ClientFailure { .. } => "client_failure",
+            Event::CheckpointSaved { .. } => "checkpoint_saved",
             Event::TrainingStalled { .. } => "training_stalled",
         }
     }
@@ -140,6 +146,10 @@ impl fmt::Display for Event {
             }
             Event::ClientFailure { round, node_id, error_type } => {
                 write!(f, "node {} failed in round {round}: {error_type}", node_id.0)
+            }
+            Event::CheckpointSaved { round, path, size_bytes } => {
+                write!(f, "the model of round {round} was saved in {path}")?;
+                listed(f, [size_bytes.map(|number| count(number, "byte")), None, None])
             }
             Event::TrainingStalled { round, waiting_since_seconds, connected_clients, required_clients } => {
                 let connected = count(*connected_clients as u64, "client");
@@ -204,6 +214,8 @@ mod tests {
             Event::ClientLeave { node_id: NODE, reason: "no heartbeat" },
             Event::EvaluationResult { round: 2, loss: None, accuracy: Some(1.0), num_examples: Some(40) },
             Event::ClientFailure { round: 2, node_id: NODE, error_type: "node_unavailable" },
+            Event::CheckpointSaved { round: 2, path: "models/7/round-000002".into(), size_bytes: Some(1024) },
+            Event::CheckpointSaved { round: 3, path: "m".into(), size_bytes: None },
             Event::TrainingStalled {
                 round: 2,
                 waiting_since_seconds: 600.0,
@@ -238,6 +250,10 @@ info evaluation_result {"round":2,"loss":null,"accuracy":1.0,"num_examples":40}
   round 2 was evaluated: accuracy 1.0000, 40 examples
 warn client_failure {"round":2,"node_id":"18446744073709551615","error_type":"node_unavailable"}
   node 18446744073709551615 failed in round 2: node_unavailable
+info checkpoint_saved {"round":2,"path":"models/7/round-000002","size_bytes":1024}
+  the model of round 2 was saved in models/7/round-000002: 1024 bytes
+info checkpoint_saved {"round":3,"path":"m","size_bytes":null}
+  the model of round 3 was saved in m
 warn training_stalled {"round":2,"waiting_since_seconds":600.0,"connected_clients":1,"required_clients":2}
   round 2 has made no progress for 600 s: 1 client connected, 2 needed
 "#

@@ -107,6 +107,7 @@ pub struct Metrics {
     /// Those told apart in `round_seconds`.
     strategies: Mutex<BTreeSet<String>>,
     clients_failed: Counter,
+    checkpoints: Counter,
     at_scrape: AtScrape,
 }
 
@@ -164,6 +165,7 @@ impl Metrics {
         let build = Info::new(vec![("version", version.to_owned())]);
         registry.register("trellis_build", "The version of Trellis", build);
         registry.register_collector(Box::new(process::ProcessCollector));
+        let checkpoints = register(&mut registry, "fl_checkpoint_saved", "Checkpoints saved", Counter::default());
         let at_scrape = AtScrape::register(&mut registry);
         let r = &mut registry;
         let per_call = Family::new_with_constructor(Buckets(&CALL_BUCKETS_S));
@@ -192,6 +194,7 @@ impl Metrics {
             round_seconds: register(r, "fl_round_duration_seconds", "Time of a round", per_round),
             strategies: Mutex::default(),
             clients_failed: register(r, "fl_clients_failed", "Errors in place of replies", Counter::default()),
+            checkpoints,
             at_scrape,
             registry,
         };
@@ -249,6 +252,10 @@ impl Metrics {
         self.cache_misses.inc();
     }
 
+    pub fn checkpoint_saved(&self) {
+        self.checkpoints.inc();
+    }
+
     pub fn client_failed(&self) {
         self.clients_failed.inc();
     }
@@ -293,8 +300,6 @@ impl Metrics {
 impl AtScrape {
     fn register(registry: &mut Registry) -> AtScrape {
         let r = registry;
-        // No checkpoint is saved by the SuperLink yet: the count is zero, and true.
-        register(r, "fl_checkpoint_saved", "Checkpoints saved", Counter::<u64>::default());
         AtScrape {
             round_current: register(r, "fl_round_current", "The round at hand, or the last one", Family::default()),
             round_total: register(r, "fl_round_total", "Rounds that the run was asked for", Family::default()),

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod http;
+mod native;
 mod peer;
 mod revocation;
 mod round;

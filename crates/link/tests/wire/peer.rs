@@ -43,6 +43,7 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
         isolation: Isolation::Process,
         python: None,
         dependency_installation: false,
+        native_app: None,
         superexec_secret: None,
         state,
         supernode_auth: false,
@@ -77,15 +78,24 @@ impl TestLink {
 
     /// A run that is running, and the client of its ServerApp.
     pub async fn running_run(&self) -> (u64, ServerAppIoClient<Channel>) {
-        let run_id = self.start_run().await;
-        let mut app = self.app().await;
-        let token = app.request_token(RequestTokenRequest { run_id }).await.unwrap().into_inner().token;
-        app.pull_app_inputs(PullAppInputsRequest { token }).await.unwrap();
+        let (run_id, app, _) = self.running_run_with_token().await;
         (run_id, app)
     }
 
+    pub async fn running_run_with_token(&self) -> (u64, ServerAppIoClient<Channel>, String) {
+        let run_id = self.start_run().await;
+        let mut app = self.app().await;
+        let token = app.request_token(RequestTokenRequest { run_id }).await.unwrap().into_inner().token;
+        app.pull_app_inputs(PullAppInputsRequest { token: token.clone() }).await.unwrap();
+        (run_id, app, token)
+    }
+
     pub async fn start_run(&self) -> u64 {
-        let fab = Fab { content: fab(), ..Default::default() };
+        self.start_run_of(fab()).await
+    }
+
+    pub async fn start_run_of(&self, content: Bytes) -> u64 {
+        let fab = Fab { content, ..Default::default() };
         let request = StartRunRequest { fab: Some(fab), federation: "default".into(), ..Default::default() };
         self.control().await.start_run(request).await.unwrap().into_inner().run_id.unwrap()
     }
@@ -100,9 +110,19 @@ pub async fn channel(address: SocketAddr) -> Channel {
 }
 
 pub fn fab() -> Bytes {
+    fab_with("")
+}
+
+/// A bundle that trains natively.
+pub fn native_fab() -> Bytes {
+    fab_with("\n[tool.flwr.app.components]\nserverapp='trellis:native'\nclientapp='trellis:echo'")
+}
+
+fn fab_with(more: &str) -> Bytes {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     zip.start_file("pyproject.toml", zip::write::SimpleFileOptions::default()).unwrap();
-    zip.write_all(b"[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'").unwrap();
+    let project = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'";
+    zip.write_all(format!("{project}{more}").as_bytes()).unwrap();
     zip.finish().unwrap().into_inner().into()
 }
 

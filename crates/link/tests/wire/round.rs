@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::http::{header, post};
 use crate::peer::{TestLink, TestNode, config, instruction, now};
 use bytes::Bytes;
+use prost::Message as _;
 use tonic::transport::Channel;
 use trellis_link::config::{Limits, StateLocation};
 use trellis_wire::object::{ObjectKind, encode, object_id};
@@ -17,6 +19,7 @@ struct Round {
     link: TestLink,
     run_id: u64,
     app: ServerAppIoClient<Channel>,
+    token: String,
     node: TestNode,
 }
 
@@ -25,8 +28,8 @@ impl Round {
         let limits = Limits { hold_node_pull: SOON * 4, hold_app_pull: SOON * 4, ..Limits::default() };
         let link = TestLink::start(config(StateLocation::Ephemeral, limits)).await;
         let node = link.node().await;
-        let (run_id, app) = link.running_run().await;
-        Round { link, run_id, app, node }
+        let (run_id, app, token) = link.running_run_with_token().await;
+        Round { link, run_id, app, token, node }
     }
 
     async fn push(&mut self, messages: Vec<(Message, ObjectTree)>) -> PushAppMessagesResponse {
@@ -53,6 +56,38 @@ impl Round {
         let request = self.node.signed(PullMessagesRequest { node: self.node.reference(), message_ids: vec![] });
         let mut client = self.node.client.clone();
         tokio::spawn(async move { client.pull_messages(request).await.unwrap().into_inner() })
+    }
+
+    /// Takes the next instruction and answers it, as a node does.
+    async fn work(&self, text: &str) {
+        let pulled = soon(self.pull()).await.unwrap();
+        let asked = pulled.messages_list[0].metadata.clone().unwrap();
+        self.confirm(&asked.message_id).await;
+        let (_, missing, objects) = self.reply(&asked, text).await;
+        for (id, content) in objects.into_iter().filter(|(id, _)| missing.contains(id)) {
+            self.push_reply_object(&id, content).await;
+        }
+    }
+
+    /// An instruction that the node does not get to see.
+    async fn push_unanswered(&mut self) -> Vec<String> {
+        let (message, tree, _) = instruction(self.run_id, self.node.id, now() - 0.01, 60.0);
+        self.push(vec![(message, tree)]).await.message_ids
+    }
+
+    /// A pull of replies that is held, in the dialect of ServerApps up to 1.29 and in the later one.
+    fn pull_replies(&self, ids: &[String], enough: u32) -> [tokio::task::JoinHandle<usize>; 2] {
+        let (mut app, run_id, message_ids) = (self.app.clone(), self.run_id, ids.to_vec());
+        let first = PullAppMessagesRequest { run_id, message_ids, enough, ..Default::default() };
+        let (http, token) = (self.link.addresses.http, [header("flwr-task-token", &self.token)]);
+        let later = PullTaskMessagesRequest { message_ids: ids.to_vec(), enough };
+        [
+            tokio::spawn(async move { app.pull_messages(first).await.unwrap().into_inner().messages_list.len() }),
+            tokio::spawn(async move {
+                let answer = post(http, "/v1/runtime/pull-messages", &token, &later).await;
+                PullAppMessagesResponse::decode(answer.body.as_slice()).unwrap().messages_list.len()
+            }),
+        ]
     }
 
     async fn confirm(&self, message_object_id: &str) {
@@ -208,5 +243,39 @@ async fn a_node_that_starts_again_gets_its_unanswered_instruction_again() {
     round.node.activate().await; // Killed and back at once, with the same key, long before it counts as offline.
     let again = soon(round.pull()).await.unwrap();
     assert_eq!(again, pulled);
+    round.link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn some_replies_are_enough_where_the_app_says_so() {
+    let mut round = Round::start().await;
+    let mut ids = Vec::new();
+    for age in [0.0, 0.001, 0.002] {
+        let (message, tree, objects) = instruction(round.run_id, round.node.id, now() - age, 60.0);
+        ids.extend(round.push(vec![(message, tree)]).await.message_ids);
+        for (id, content) in objects {
+            round.push_object(&id, content).await;
+        }
+    }
+    let (one, two, all) = (round.pull_replies(&ids, 1), round.pull_replies(&ids, 2), round.pull_replies(&ids, 0));
+    round.work(r#"{"a": "reply"}"#).await;
+    for pull in one {
+        assert_eq!(soon(pull).await.unwrap(), 1);
+    }
+    assert!(two.iter().chain(&all).all(|pull| !pull.is_finished()), "the others wait for more");
+    round.work(r#"{"a": "second"}"#).await;
+    for pull in two {
+        assert_eq!(soon(pull).await.unwrap(), 2);
+    }
+    assert!(all.iter().all(|pull| !pull.is_finished()));
+    round.work(r#"{"a": "third"}"#).await;
+    for pull in all {
+        assert_eq!(soon(pull).await.unwrap(), 3);
+    }
+    // One that nobody will ever answer counts, too: its error is the answer.
+    let never = [vec!["00".repeat(32)], round.push_unanswered().await].concat();
+    for pull in round.pull_replies(&never, 1) {
+        assert_eq!(soon(pull).await.unwrap(), 1);
+    }
     round.link.stop().await;
 }

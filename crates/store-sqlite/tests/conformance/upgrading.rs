@@ -6,6 +6,7 @@ use rusqlite::Connection;
 use trellis_core::conformance::id;
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::message::State;
+use trellis_core::run::ServerApp;
 use trellis_store_sqlite::{Verdict, inspect};
 
 use super::{open, see};
@@ -33,7 +34,7 @@ fn shape(database: &Path) -> Vec<String> {
 #[test]
 fn version_1_becomes_what_a_fresh_state_is() {
     let (old, fresh) = (version_1(), tempfile::tempdir().unwrap());
-    assert_eq!(inspect(&old.path().join("state.db")), Verdict::NeedsUpgrade { from: 1, to: 2 });
+    assert_eq!(inspect(&old.path().join("state.db")), Verdict::NeedsUpgrade { from: 1, to: 3 });
     drop(open(old.path()));
     drop(open(fresh.path()));
     assert_eq!(inspect(&old.path().join("state.db")), Verdict::Current);
@@ -59,6 +60,7 @@ fn version_1_keeps_its_nodes_and_runs() {
         ([(101, "pending"), (102, "starting"), (103, "running")], [(104, "finished"), (105, "finished")]);
     assert_eq!(states, [&started[..], &over[..], &[(u64::MAX, "running")][..]].concat());
     assert!(runs.iter().all(|run| run.client.is_empty() && run.fab_id == "publisher/app"));
+    assert!(runs.iter().all(|run| run.server_app == ServerApp::Flower), "there was no other");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use trellis_core::message::{Envelope, State};
 use trellis_core::object::{Content, Tree, arrive};
 use trellis_core::port::{Fab, Read, Tx};
 use trellis_core::refusal::{Kind, Refusal};
-use trellis_core::run::NewRun;
+use trellis_core::run::{NewRun, ServerApp};
 use trellis_core::{app, control, fleet, upkeep};
 use trellis_store_sqlite::{SqliteStore, StateDirectory};
 
@@ -90,7 +90,7 @@ impl World {
             world.act(move |tx| {
                 let fab = Fab { hash: String::new(), content: Bytes::new(), verifications: vec![] };
                 control::start_run(tx, run, NewRun::default(), &fab, b"", T0)?;
-                app::claim(tx, run, hash(number), T0)?;
+                app::claim(tx, run, ServerApp::Flower, hash(number), T0)?;
                 app::pull_inputs(tx, &hash(number), "grpc", T0).map(drop)
             });
         }

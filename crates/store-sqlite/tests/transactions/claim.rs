@@ -2,7 +2,7 @@
 //! silent.
 
 use trellis_core::refusal::Kind;
-use trellis_core::run::{MAX_LAUNCHES, Outcome, Run, State};
+use trellis_core::run::{MAX_LAUNCHES, Outcome, Run, ServerApp, State};
 use trellis_core::upkeep::{NO_HEARTBEAT, is_due, tick};
 use trellis_core::{app, control};
 
@@ -30,15 +30,15 @@ fn finished(outcome: Outcome, details: &str) -> State {
 #[test]
 fn a_run_is_claimed_once() {
     let scene = pending();
-    assert!(scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
+    assert!(scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0)));
     let before = scene.dump();
     for hash in [HASH, [9; 32]] {
-        assert!(!scene.ok(move |tx| app::claim(tx, RUN, hash, T0)));
+        assert!(!scene.ok(move |tx| app::claim(tx, RUN, ServerApp::Flower, hash, T0)));
         assert_eq!(scene.dump(), before, "who came second changed something");
     }
     assert_eq!(scene.see(|read| read.pending_runs()), []);
     scene.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0 + 1.0));
-    assert!(!scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1.0)));
+    assert!(!scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, [9; 32], T0 + 1.0)));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn an_app_that_never_shows_up_is_started_again_and_in_the_end_given_up() {
     let scene = pending();
     let mut now = T0;
     for launch in 1..=MAX_LAUNCHES {
-        assert!(scene.ok(move |tx| app::claim(tx, RUN, [launch as u8; 32], now)));
+        assert!(scene.ok(move |tx| app::claim(tx, RUN, ServerApp::Flower, [launch as u8; 32], now)));
         let end = until(&scene);
         scene.ok(move |tx| tick(tx, end.next_down()));
         assert_eq!((run(&scene).state(), run(&scene).launches), (&State::Starting, launch), "still in time");
@@ -69,7 +69,7 @@ fn an_app_that_never_shows_up_is_started_again_and_in_the_end_given_up() {
         now = end;
         if launch < MAX_LAUNCHES {
             assert_eq!((run(&scene).state(), run(&scene).starting_at), (&State::Pending, None));
-            assert_eq!(scene.see(|read| read.pending_runs()), [RUN]);
+            assert_eq!(scene.see(|read| read.pending_runs()), [(RUN, ServerApp::Flower)]);
         }
     }
     let end = run(&scene);
@@ -82,20 +82,20 @@ fn an_app_that_never_shows_up_is_started_again_and_in_the_end_given_up() {
 #[test]
 fn an_app_that_shows_up_late_is_welcome_while_nobody_else_has_the_run() {
     let scene = pending();
-    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
     scene.ok(|tx| tick(tx, T0 + 1000.0));
     assert_eq!(run(&scene).state(), &State::Pending);
     scene.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0 + 1001.0));
     assert_eq!(run(&scene).state(), &State::Running);
-    assert!(!scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1002.0)));
+    assert!(!scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, [9; 32], T0 + 1002.0)));
 }
 
 #[test]
 fn an_app_that_shows_up_after_its_successor_is_refused() {
     let scene = pending();
-    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
     scene.ok(|tx| tick(tx, T0 + 1000.0));
-    assert!(scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0 + 1000.0)));
+    assert!(scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, [9; 32], T0 + 1000.0)));
     assert_eq!(scene.refused(|tx| app::pull_inputs(tx, &HASH, "grpc", T0 + 1001.0)).0, Kind::Denied);
     scene.ok(|tx| app::pull_inputs(tx, &[9; 32], "grpc", T0 + 1001.0));
 }
@@ -147,7 +147,7 @@ fn an_app_whose_connection_was_closed_has_less_time_to_be_heard() {
     scene.twice(move |tx| app::hangup(tx, RUN, end));
 
     let scene = pending();
-    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
     let before = scene.dump();
     scene.twice(|tx| app::hangup(tx, RUN, T0 + 1.0));
     assert_eq!(scene.dump(), before, "an app that has not begun has no connection to lose");
@@ -170,10 +170,10 @@ fn a_process_that_is_gone_fails_its_run_unless_it_was_through() {
     let scene = pending();
     scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
     assert_eq!(run(&scene).state(), &State::Pending, "nobody has started it");
-    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
     scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
     assert_eq!(run(&scene).state(), &State::Pending, "it may be tried again");
-    scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0));
+    scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, [9; 32], T0));
     scene.ok(|tx| app::pull_inputs(tx, &[9; 32], "grpc", T0));
     scene.twice(|tx| app::process_gone(tx, RUN, "exit code 1", T0 + 1.0));
     assert_eq!(run(&scene).state(), &finished(Outcome::Failed, "exit code 1"));
@@ -193,7 +193,7 @@ fn a_process_that_is_gone_fails_its_run_unless_it_was_through() {
 fn a_process_that_is_gone_too_often_before_it_began_fails_its_run() {
     let scene = pending();
     for launch in 1..=MAX_LAUNCHES {
-        assert!(scene.ok(move |tx| app::claim(tx, RUN, [launch as u8; 32], T0)));
+        assert!(scene.ok(move |tx| app::claim(tx, RUN, ServerApp::Flower, [launch as u8; 32], T0)));
         scene.ok(|tx| app::process_gone(tx, RUN, "exit code 1", T0));
     }
     assert_eq!(run(&scene).state(), &finished(Outcome::Failed, "exit code 1"));

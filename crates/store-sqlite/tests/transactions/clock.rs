@@ -2,7 +2,7 @@
 
 use trellis_core::conformance::id;
 use trellis_core::id::NodeId;
-use trellis_core::run::Outcome;
+use trellis_core::run::{Outcome, ServerApp};
 use trellis_core::upkeep::{is_due, recover, tick};
 use trellis_core::{app, control, fleet};
 
@@ -26,7 +26,7 @@ fn round(scene: &Scene, jump_at: usize, then: f64) -> usize {
     let at = now();
     scene.start(RUN, at);
     let at = now();
-    let _ = scene.act(move |tx| app::claim(tx, RUN, HASH, at));
+    let _ = scene.act(move |tx| app::claim(tx, RUN, ServerApp::Flower, HASH, at));
     let at = now();
     let _ = scene.act(move |tx| app::pull_inputs(tx, &HASH, "grpc", at));
     let at = now();

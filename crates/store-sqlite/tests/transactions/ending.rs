@@ -5,7 +5,7 @@ use trellis_core::conformance::{await_one, change, id};
 use trellis_core::id::NodeId;
 use trellis_core::object::{Arrival, Content, arrive};
 use trellis_core::port::{Fab, Topic};
-use trellis_core::run::Outcome;
+use trellis_core::run::{Outcome, ServerApp};
 use trellis_core::{app, control, fleet};
 use trellis_store_sqlite::{Commit, SqliteStore, StateDirectory};
 
@@ -96,7 +96,7 @@ fn everybody_who_waits_is_told() {
     act(|tx| {
         fleet::register(tx, NodeId(11), ("", ""), b"key", T0)?;
         fleet::activate(tx, b"key", INTERVAL_S, "grpc", T0)?;
-        app::claim(tx, RUN, [7; 32], T0)?;
+        app::claim(tx, RUN, ServerApp::Flower, [7; 32], T0)?;
         app::pull_inputs(tx, &[7; 32], "grpc", T0).map(drop)
     });
     let announced = act(|tx| app::push_messages(tx, RUN, &instructions(&[("i", 11)], T0), T0).map(drop));

@@ -6,6 +6,7 @@ use trellis_core::id::{NodeId, RunId};
 use trellis_core::node::Node;
 use trellis_core::port::Topic;
 use trellis_core::refusal::Kind;
+use trellis_core::run::ServerApp;
 use trellis_core::{app, fleet};
 
 use super::scene::{Heard, INTERVAL_S, RUN, Scene, T0, instructions, key};
@@ -37,7 +38,7 @@ fn waiting_for_two() -> (Scene, Heard) {
     let (scene, heard) = Scene::heard(&[11, 12]);
     let other = RunId(5);
     scene.start(other, T0);
-    assert!(scene.ok(move |tx| app::claim(tx, other, [8; 32], T0)));
+    assert!(scene.ok(move |tx| app::claim(tx, other, ServerApp::Flower, [8; 32], T0)));
     scene.ok(|tx| app::pull_inputs(tx, &[8; 32], "grpc", T0));
     scene.send("i1(model)", 11, T0);
     scene.send("i2(model)", 12, T0);

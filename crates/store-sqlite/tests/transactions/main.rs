@@ -9,6 +9,7 @@ mod clock;
 mod ending;
 mod enrolment;
 mod identity;
+mod native;
 mod recovery;
 mod regressions;
 mod reply;

@@ -3,6 +3,7 @@
 use trellis_core::id::NodeId;
 use trellis_core::node::State;
 use trellis_core::run;
+use trellis_core::run::ServerApp;
 use trellis_core::upkeep::{recover, tick};
 use trellis_core::{app, fleet};
 
@@ -97,7 +98,7 @@ fn an_app_that_was_silent_before_it_went_has_failed() {
 fn a_claim_whose_app_may_never_have_been_started_is_free_again_soon() {
     let scene = Scene::new();
     scene.start(RUN, T0);
-    scene.ok(|tx| app::claim(tx, RUN, HASH, T0));
+    scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0));
     alive_at(&scene, T0 + 1.0);
     scene.ok(|tx| recover(tx, BACK));
     scene.ok(|tx| tick(tx, BACK));

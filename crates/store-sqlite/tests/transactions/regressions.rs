@@ -5,6 +5,7 @@ use trellis_core::fleet;
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::message::State;
 use trellis_core::refusal::Kind;
+use trellis_core::run::ServerApp;
 use trellis_core::{app, control};
 
 use super::scene::{INTERVAL_S, RUN, Scene, T0, encode, instructions, reply};
@@ -83,7 +84,7 @@ fn a_tree_that_contains_itself_is_invalid() {
 fn other_run(scene: &Scene) -> RunId {
     let other = RunId(5);
     scene.start(other, T0);
-    assert!(scene.ok(move |tx| app::claim(tx, other, [8; 32], T0)));
+    assert!(scene.ok(move |tx| app::claim(tx, other, ServerApp::Flower, [8; 32], T0)));
     scene.ok(|tx| app::pull_inputs(tx, &[8; 32], "grpc", T0));
     other
 }

@@ -6,6 +6,7 @@ use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::message::{Envelope, State, TTL_TOLERANCE_S};
 use trellis_core::object::Arrival;
 use trellis_core::refusal::Kind;
+use trellis_core::run::ServerApp;
 use trellis_core::{app, control};
 
 use super::scene::{INTERVAL_S, RUN, Scene, T0, TTL_S, key, reply, tree};
@@ -133,7 +134,7 @@ fn a_reply_of_another_run_is_ignored() {
     let (scene, instruction) = at_work();
     let other = RunId(5);
     scene.start(other, T0);
-    scene.ok(move |tx| app::claim(tx, other, [8; 32], T0));
+    scene.ok(move |tx| app::claim(tx, other, ServerApp::Flower, [8; 32], T0));
     scene.ok(|tx| app::pull_inputs(tx, &[8; 32], "grpc", T0));
     let mut foreign = reply(11, "r", instruction, T0);
     foreign.envelope.run = other;

@@ -5,7 +5,7 @@ use trellis_core::fleet::{self, Taken};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::message::State;
 use trellis_core::object::{self, Arrival};
-use trellis_core::run::{self, Outcome};
+use trellis_core::run::{self, Outcome, ServerApp};
 use trellis_core::{app, control};
 
 use super::scene::{HASH, INTERVAL_S, RUN, Scene, T0, instructions, key, objects, reply, tree};
@@ -24,8 +24,8 @@ fn two_nodes_share_a_model_and_every_call_may_be_repeated() {
         assert!(scene.twice(move |tx| fleet::heartbeat(tx, node, INTERVAL_S, T0)));
     }
     scene.start(RUN, T0);
-    assert_eq!(scene.see(|read| read.pending_runs()), [RUN]);
-    assert!(scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
+    assert_eq!(scene.see(|read| read.pending_runs()), [(RUN, ServerApp::Flower)]);
+    assert!(scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0)));
     let inputs = scene.twice(|tx| app::pull_inputs(tx, &HASH, "http 1.42.0", T0).map(|i| (i.run, i.fab, i.context)));
     assert_eq!(scene.see(|read| read.run(RUN)).unwrap().client, "http 1.42.0");
     assert_eq!((inputs.0.state(), &inputs.2[..]), (&run::State::Running, &b"context"[..]));
@@ -158,7 +158,7 @@ fn runs_do_not_see_each_other() {
     let scene = Scene::running(&[11]);
     let other = RunId(5);
     scene.start(other, T0);
-    assert!(scene.ok(move |tx| app::claim(tx, other, [8; 32], T0)));
+    assert!(scene.ok(move |tx| app::claim(tx, other, ServerApp::Flower, [8; 32], T0)));
     scene.ok(|tx| app::pull_inputs(tx, &[8; 32], "grpc", T0));
     let mut messages = instructions(&[("other(model(a b))", 11)], T0);
     messages[0].0.run = other;

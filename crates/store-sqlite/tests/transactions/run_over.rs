@@ -1,9 +1,10 @@
 //! A run that is not running: every call that needs it says so, in the words that clients know, and changes nothing.
 
+use trellis_core::awaited::Awaited;
 use trellis_core::conformance::id;
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::refusal::Kind;
-use trellis_core::run::Outcome;
+use trellis_core::run::{Outcome, ServerApp};
 use trellis_core::{app, control, fleet};
 
 use super::scene::{HASH, RUN, Scene, Step, T0, encode, instructions, reply};
@@ -15,7 +16,7 @@ const CALLS: [Call; 7] = [
     ("push messages", |tx| app::push_messages(tx, RUN, &instructions(&[("i(model)", 11)], T0), T0).map(drop)),
     ("collect replies", |tx| app::collect_replies(tx, RUN, &[id("i")], T0).map(drop)),
     ("answer what is missing", |tx| app::answer_missing(tx, RUN, &[id("i")], T0, &encode)),
-    ("look for replies", |tx| app::first_waiting(tx, RUN, &[id("i")], 0, T0).map(drop)),
+    ("look for replies", |tx| Awaited::new(RUN, vec![id("i")], 0, T0).look(tx, T0).map(drop)),
     ("confirm a reply", |tx| app::confirm_reply(tx, RUN, id("r"))),
     ("confirm an instruction", |tx| fleet::confirm(tx, NodeId(11), RUN, id("i"))),
     ("push a reply", |tx| fleet::push_reply(tx, NodeId(11), &reply(11, "r", id("i"), T0), T0).map(drop)),
@@ -38,7 +39,7 @@ fn an_unknown_run() {
     assert_eq!((kind, told), (Kind::RunOver, text));
     let (kind, told) = scene.refused(|tx| control::stop_run(tx, RUN, T0));
     assert_eq!((kind, &told[..]), (Kind::NotFound, "Run ID not found"));
-    assert!(!scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
+    assert!(!scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0)));
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn a_run_that_has_not_begun() {
     scene.online(11, T0);
     scene.start(RUN, T0);
     all_refuse(&scene, "Run is pending.");
-    assert!(scene.ok(|tx| app::claim(tx, RUN, HASH, T0)));
+    assert!(scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0)));
     all_refuse(&scene, "Run is starting.");
     let (kind, _) = scene.refused(|tx| app::push_outputs(tx, &HASH, RUN, b"", T0));
     assert_eq!(kind, Kind::RunOver);
@@ -74,7 +75,7 @@ fn a_run_that_is_over() {
         let (kind, _) = scene.refused(|tx| app::pull_inputs(tx, &HASH, "grpc", T0));
         assert_eq!(kind, Kind::Denied, "its token is gone");
         assert!(!scene.ok(|tx| app::heartbeat(tx, &HASH, T0)));
-        assert!(!scene.ok(|tx| app::claim(tx, RUN, [9; 32], T0)));
+        assert!(!scene.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, [9; 32], T0)));
         assert_eq!(scene.pull(11, T0), None);
     }
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use bytes::Bytes;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
+use trellis_core::awaited::Awaited;
 use trellis_core::conformance::{ask, change, id};
 use trellis_core::fleet::NewReply;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
@@ -15,7 +16,7 @@ use trellis_core::message::{Envelope, Reply, State};
 use trellis_core::object::{Arrival, Content, Tree, arrive};
 use trellis_core::port::{Fab, Read, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
-use trellis_core::run::NewRun;
+use trellis_core::run::{NewRun, ServerApp};
 use trellis_core::{app, control, fleet};
 use trellis_store_sqlite::{SqliteStore, StateDirectory};
 
@@ -84,7 +85,7 @@ impl Scene {
             self.online(*n, T0);
         }
         self.start(RUN, T0);
-        assert!(self.ok(|tx| app::claim(tx, RUN, HASH, T0)));
+        assert!(self.ok(|tx| app::claim(tx, RUN, ServerApp::Flower, HASH, T0)));
         self.ok(|tx| app::pull_inputs(tx, &HASH, "grpc", T0));
     }
 
@@ -96,8 +97,16 @@ impl Scene {
     }
 
     pub(crate) fn start(&self, run: RunId, now: f64) {
+        self.start_as(ServerApp::Flower, run, now);
+    }
+
+    pub(crate) fn start_native(&self, run: RunId, now: f64) {
+        self.start_as(ServerApp::Native, run, now);
+    }
+
+    fn start_as(&self, server_app: ServerApp, run: RunId, now: f64) {
         let fab = Fab { hash: "hash".into(), content: Bytes::from_static(b"fab"), verifications: vec![] };
-        let new = NewRun { fab_hash: "hash".into(), ..NewRun::default() };
+        let new = NewRun { fab_hash: "hash".into(), server_app, ..NewRun::default() };
         self.ok(move |tx| control::start_run(tx, run, new.clone(), &fab, b"context", now));
     }
 
@@ -233,7 +242,7 @@ impl Scene {
 
     /// How many of the replies are still to be waited for.
     pub(crate) fn waiting(&self, ids: &[MessageId], now: f64) -> usize {
-        let waits = |id: &&MessageId| self.see(|read| app::first_waiting(read, RUN, &[**id], 0, now)).is_some();
+        let waits = |id: &&MessageId| self.see(|read| Awaited::new(RUN, vec![**id], 0, now).look(read, now)).is_none();
         ids.iter().filter(waits).count()
     }
 

@@ -12,7 +12,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use trellis_link::config::{Config, Limits, StateLocation};
+use trellis_link::config::{Config, Limits, NativeApp, StateLocation};
 
 use super::args::SuperlinkArgs;
 use crate::logging::LogSettings;
@@ -25,6 +25,9 @@ const MIB: u64 = 1 << 20;
 const SMALLEST_MESSAGE: u64 = MIB;
 /// Clients of gRPC cannot send more at once.
 const LARGEST_MESSAGE: u64 = 1 << 31;
+
+/// This program as it is at work. Whoever starts it gets the same one, even when its file was replaced or removed.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 
 type Checker<'a> = settings::Checker<'a, SuperlinkArgs>;
 
@@ -76,6 +79,7 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
         isolation: apps.isolation,
         python: apps.python,
         dependency_installation: apps.dependency_installation,
+        native_app: Some(NativeApp { program: OWN_PROGRAM.into(), args: vec!["serverapp".into()] }),
         superexec_secret: apps.superexec_secret,
         state,
         supernode_auth,

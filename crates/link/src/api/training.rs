@@ -1,0 +1,152 @@
+//! What native ServerApps tell of their training, and those who ask for it. JSON. A report is kept and given as it came;
+//! only its head is read here, for the log.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use trellis_core::id::RunId;
+use trellis_core::refusal::{Kind, Refusal};
+use trellis_core::report::{self, TrainingReport};
+
+use super::account::Who;
+use super::trellis::Nothing;
+use crate::dialect::app::Caller;
+use crate::link::Link;
+
+/// The largest report. A ServerApp that has more to tell leaves out the details of clients.
+pub const MAX_REPORT_BYTES: u64 = 1 << 20;
+/// Reports in one answer, a little more where a round has more.
+const HISTORY_BYTES: usize = 4 << 20;
+/// Of a text that a report brings, as much is logged.
+const MAX_LOGGED_CHARS: usize = 500;
+
+/// What the SuperLink reads of a report.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+struct Head {
+    round: u64,
+    #[serde(default = "whole_round")]
+    kind: String,
+    #[serde(default)]
+    checkpoint: Option<Checkpoint>,
+    #[serde(default)]
+    findings: Vec<Finding>,
+}
+
+/// What a report tells of that does not say it.
+fn whole_round() -> String {
+    "round".to_owned()
+}
+
+/// A checkpoint that was saved: where, and how large if that is known.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Checkpoint {
+    Path(String),
+    Saved { path: String, size_bytes: Option<u64> },
+}
+
+#[derive(Debug, PartialEq, Eq, Hash, Deserialize)]
+struct Finding {
+    severity: String,
+    code: String,
+    #[serde(default)]
+    what: String,
+}
+
+impl Finding {
+    fn is_warning(&self) -> bool {
+        self.severity.eq_ignore_ascii_case("warning")
+    }
+}
+
+/// Keeps a report in place of an earlier one of the same round and kind, and tells what is new in it.
+pub async fn report_training(link: &Link, caller: &Caller, body: &Bytes) -> Result<Nothing, Refusal> {
+    let unreadable =
+        |why: &dyn std::fmt::Display| Refusal::new(Kind::Invalid, format!("the report cannot be read: {why}"));
+    let body = str::from_utf8(body).map_err(|error| unreadable(&error))?;
+    let head: Head = serde_json::from_str(body).map_err(|error| unreadable(&error))?;
+    let run = caller.run(0);
+    let told = TrainingReport { run, round: head.round, kind: head.kind.clone(), body: body.to_owned() };
+    let before = link.write(move |tx| report::keep(tx, &told)).await?;
+    let before = before.and_then(|before| serde_json::from_str(&before.body).ok()).unwrap_or_default();
+    tell(link, run, &head, &before);
+    Ok(Nothing {})
+}
+
+/// Says what the report has and the one before had not: a report may be sent again, and be completed later.
+fn tell(link: &Link, run: RunId, head: &Head, before: &Head) {
+    if let Some(saved) = head.checkpoint.clone().filter(|saved| before.checkpoint.as_ref() != Some(saved)) {
+        let (path, size_bytes) = match saved {
+            Checkpoint::Path(path) => (path, None),
+            Checkpoint::Saved { path, size_bytes } => (path, size_bytes),
+        };
+        link.watch.checkpoint_saved(run, head.round, path, size_bytes);
+    }
+    let known: HashSet<&Finding> = before.findings.iter().collect();
+    for finding in head.findings.iter().filter(|finding| finding.is_warning() && !known.contains(finding)) {
+        let Finding { code, what, .. } = finding;
+        tracing::warn!(run = run.0, round = head.round, code = cut(code), "{}", cut(what));
+    }
+}
+
+fn cut(text: &str) -> &str {
+    text.char_indices().nth(MAX_LOGGED_CHARS).map_or(text, |(end, _)| &text[..end])
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    run_id: String,
+    /// Rounds up to this one are known already.
+    #[serde(default)]
+    after_round: Option<u64>,
+}
+
+#[derive(Serialize)]
+pub struct History {
+    reports: Vec<Box<RawValue>>,
+    /// Ask again, after the last round of these: there are later ones.
+    more: bool,
+}
+
+/// The reports of a run, by round.
+pub async fn run_history(link: &Link, _: &Who, asked: Asked) -> Result<History, Refusal> {
+    let not_found = || Refusal::new(Kind::NotFound, format!("There is no run '{:.40}'.", asked.run_id));
+    let run = asked.run_id.parse().map(RunId).map_err(|_| not_found())?;
+    let (reports, more) = link.read(|view| {
+        view.run(run)?.ok_or_else(not_found)?;
+        let reports = view.reports_after(run, asked.after_round, HISTORY_BYTES)?;
+        let more = match reports.last() {
+            Some(last) => !view.reports_after(run, Some(last.round), 0)?.is_empty(),
+            None => false,
+        };
+        Ok((reports, more))
+    })?;
+    let raw = |report: TrainingReport| RawValue::from_string(report.body);
+    let reports = reports.into_iter().map(raw).collect::<Result<_, _>>();
+    let damaged = |error| Refusal::transient("A report in the state is damaged.", error);
+    Ok(History { reports: reports.map_err(damaged)?, more })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_head_of_a_report_is_read_whatever_else_is_in_it() {
+        let head: Head = serde_json::from_str(
+            r#"{"round": 3, "clients": [{"node": "7"}], "checkpoint": "a/b",
+                "findings": [{"severity": "Warning", "code": "drift", "what": "x", "advice": "y"}]}"#,
+        )
+        .unwrap();
+        assert_eq!((head.round, head.kind.as_str()), (3, "round"));
+        assert_eq!(head.checkpoint, Some(Checkpoint::Path("a/b".to_owned())));
+        assert!(head.findings[0].is_warning());
+        let head: Head = serde_json::from_str(r#"{"round": 0, "kind": "end", "checkpoint": {"path": "c"}}"#).unwrap();
+        assert_eq!(head.checkpoint, Some(Checkpoint::Saved { path: "c".to_owned(), size_bytes: None }));
+        assert!(serde_json::from_str::<Head>("{}").is_err(), "the round is needed");
+        assert_eq!(cut(&"ä".repeat(MAX_LOGGED_CHARS + 1)).chars().count(), MAX_LOGGED_CHARS);
+    }
+}

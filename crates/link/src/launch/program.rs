@@ -1,0 +1,148 @@
+//! What is run for a ServerApp: the program with its arguments, and what it must know beyond its run; and which kinds of
+//! runs are started here at all. Whatever it is, it is started, watched and ended alike.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use trellis_core::run::ServerApp;
+
+use super::python::{NoPython, Python};
+use crate::config::{Config, Isolation, NativeApp};
+
+/// The name that a native ServerApp is seen by in a list of processes, whatever path it was started by.
+const NATIVE_NAME: &str = "trellis";
+
+/// Where native ServerApps keep models, in the state directory.
+const MODELS: &str = "models";
+
+/// A program that can be started for a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub path: PathBuf,
+    /// What it is called by, if not by its path.
+    pub name: Option<OsString>,
+    pub args: Vec<OsString>,
+    /// In addition to what every ServerApp is told.
+    pub environment: Vec<(&'static str, OsString)>,
+}
+
+impl Program {
+    /// Runs the ServerApp that a run brings. It may install what it needs if `installs`.
+    pub fn python(python: &Python, installs: bool) -> Program {
+        Program {
+            path: python.path().to_owned(),
+            name: None,
+            args: ["-u", "-c", Python::program()].map(OsString::from).into(),
+            environment: vec![("TRELLIS_APP_INSTALLS", if installs { "1" } else { "" }.into())],
+        }
+    }
+
+    /// Trains by itself, and keeps models in `models`.
+    pub fn native(app: &NativeApp, models: &Path) -> Program {
+        Program {
+            path: app.program.clone(),
+            name: Some(NATIVE_NAME.into()),
+            args: app.args.clone(),
+            environment: vec![("TRELLIS_MODELS", models.into())],
+        }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+/// How the ServerApps of one kind come to be.
+#[derive(Debug, Clone)]
+pub enum Starts {
+    Here(Program),
+    /// They should be started here, and cannot be: why.
+    Nowhere(String),
+    /// Somebody else asks for their runs.
+    Elsewhere,
+}
+
+impl Starts {
+    /// A SuperLink that trains by itself does without Python, unless it was told which to use.
+    fn unless_missing(python: Result<Program, NoPython>, trains: bool) -> Result<Starts, NoPython> {
+        match python {
+            Ok(python) => Ok(Starts::Here(python)),
+            Err(missing @ NoPython::NotOnPath { .. }) if trains => {
+                tracing::warn!("only native runs can be started: {missing}");
+                Ok(Starts::Nowhere(missing.to_string()))
+            }
+            Err(missing) => Err(missing),
+        }
+    }
+}
+
+/// What is started here, for each kind of run.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    python: Starts,
+    native: Starts,
+}
+
+impl Programs {
+    /// Finds what there is; `path` is that of the environment.
+    pub fn find(config: &Config, state: &Path, path: Option<&OsStr>) -> Result<Programs, NoPython> {
+        let native = match &config.native_app {
+            Some(app) => Starts::Here(Program::native(app, &state.join(MODELS))),
+            None => Starts::Elsewhere,
+        };
+        let python = match config.isolation {
+            Isolation::Subprocess => {
+                let found = Python::find(config.python.as_deref(), path);
+                let found = found.map(|python| Program::python(&python, config.dependency_installation));
+                Starts::unless_missing(found, config.native_app.is_some())?
+            }
+            Isolation::Process => Starts::Elsewhere,
+        };
+        Ok(Programs { python, native })
+    }
+
+    pub fn of(&self, server_app: ServerApp) -> &Starts {
+        match server_app {
+            ServerApp::Flower => &self.python,
+            ServerApp::Native => &self.native,
+        }
+    }
+
+    /// Whether runs of this kind are this SuperLink's to start.
+    pub fn start(&self, server_app: ServerApp) -> bool {
+        !matches!(self.of(server_app), Starts::Elsewhere)
+    }
+
+    /// Whether there is anything to launch.
+    pub fn are_any(&self) -> bool {
+        self.start(ServerApp::Flower) || self.start(ServerApp::Native)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_is_needed_where_nothing_else_trains_or_where_it_was_named() {
+        let nowhere = || Python::find(None, Some("/nowhere".as_ref())).map(|python| Program::python(&python, false));
+        assert!(
+            matches!(Starts::unless_missing(nowhere(), true), Ok(Starts::Nowhere(why)) if why.contains("pip install"))
+        );
+        assert!(Starts::unless_missing(nowhere(), false).is_err());
+        let named = Python::find(Some(Path::new("/no/python")), None).map(|python| Program::python(&python, false));
+        assert!(Starts::unless_missing(named, true).is_err());
+    }
+
+    #[test]
+    fn what_differs_between_the_kinds_is_in_the_program() {
+        let app = NativeApp { program: "/proc/self/exe".into(), args: vec!["serverapp".into()] };
+        let native = Program::native(&app, Path::new("state/models"));
+        assert_eq!((native.to_string().as_str(), native.args.len()), ("/proc/self/exe", 1));
+        assert_eq!(native.name.as_deref(), Some("trellis".as_ref()), "not by the path it was started by");
+        assert_eq!(native.environment, [("TRELLIS_MODELS", "state/models".into())]);
+    }
+}

@@ -1,0 +1,284 @@
+//! Native runs over the wire: who gets them, how they are started, and what they tell.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use trellis_link::config::{Config, Isolation, Limits, NativeApp, StateLocation};
+use trellis_wire::proto::*;
+
+use crate::http::{Response, header, post, send};
+use crate::peer::{TestLink, config, native_fab};
+
+/// Longer than anything here takes.
+const SOON: Duration = Duration::from_secs(20);
+
+fn read<R: prost::Message + Default>(response: &Response) -> R {
+    assert_eq!(response.status, 200, "{}", response.text());
+    R::decode(response.body.as_slice()).unwrap()
+}
+
+async fn acquire(link: &TestLink, kinds: &[&str]) -> AcquireTaskResponse {
+    let supported_task_types = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+    let request = AcquireTaskRequest { supported_task_types, ..Default::default() };
+    read(&post(link.addresses.http, "/v1/runtime/acquire-task", &[], &request).await)
+}
+
+/// A SuperLink that starts nothing, and does not hold those who ask for runs.
+async fn idle_link() -> TestLink {
+    let limits = Limits { hold_launch_poll: Duration::ZERO, ..Limits::default() };
+    TestLink::start(config(StateLocation::Ephemeral, limits)).await
+}
+
+/// The token of a native run that is running.
+async fn running(link: &TestLink) -> (u64, Vec<(String, String)>) {
+    let run = link.start_run_of(native_fab()).await;
+    let token = acquire(link, &["trellis-serverapp"]).await.token;
+    let token = vec![header("flwr-task-token", &token)];
+    let inputs =
+        post(link.addresses.serverappio, "/v1/runtime/pull-task-input", &token, &PullTaskInputRequest {}).await;
+    assert_eq!(read::<PullTaskInputResponse>(&inputs).task_id, run);
+    (run, token)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_native_run_is_given_to_those_who_ask_for_it() {
+    let link = idle_link().await;
+    let run = link.start_run_of(native_fab()).await;
+    let mut app = link.app().await;
+    let listed = app.list_apps_to_launch(ListAppsToLaunchRequest {}).await.unwrap().into_inner();
+    assert_eq!(listed.run_ids, [0; 0], "SuperExecs up to 1.29 name no type");
+    let http = link.addresses.http;
+    let pending: PullPendingTasksResponse =
+        read(&post(http, "/v1/runtime/pull-pending-tasks", &[], &PullPendingTasksRequest {}).await);
+    assert_eq!(pending.tasks, [], "nor do those up to 1.38");
+    assert_eq!(app.request_token(RequestTokenRequest { run_id: run }).await.unwrap().into_inner().token, "");
+    let claimed: ClaimTaskResponse =
+        read(&post(http, "/v1/runtime/claim-task", &[], &ClaimTaskRequest { task_id: run }).await);
+    assert_eq!(claimed.token, None, "nor may they guess");
+    assert_eq!(acquire(&link, &["flwr-serverapp", "flwr-simulation"]).await, AcquireTaskResponse::default());
+
+    let python = link.start_run().await;
+    let task = acquire(&link, &["flwr-serverapp", "trellis-serverapp"]).await.task.unwrap();
+    assert_eq!((task.run_id, task.r#type.as_str()), (run, "trellis-serverapp"), "the oldest of what was asked for");
+    let task = acquire(&link, &["flwr-serverapp", "trellis-serverapp"]).await.task.unwrap();
+    assert_eq!((task.run_id, task.r#type.as_str()), (python, "flwr-serverapp"));
+    link.stop().await;
+}
+
+/// A call of ours.
+async fn ours(address: std::net::SocketAddr, name: &str, headers: &[(String, String)], body: &str) -> (u16, Value) {
+    let mut headers = headers.to_vec();
+    headers.push(header("content-type", "application/json"));
+    let answer = send(address, "POST", &format!("/v1/trellis/{name}"), &headers, body.as_bytes()).await;
+    (answer.status, serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_are_kept_once_and_told_by_round() {
+    let link = idle_link().await;
+    let (run, token) = running(&link).await;
+    let (app, http) = (link.addresses.serverappio, link.addresses.http);
+    let checkpoint = json!({"path": "models/1/round-000002", "size_bytes": 7});
+    let second = json!({"round": 2, "kind": "round", "checkpoint": checkpoint, "numbers": [1.5, null]});
+    for report in [
+        json!({"round": 1, "findings": [{"severity": "warning", "code": "drift", "what": "far apart", "advice": "x"}]}),
+        json!({"round": 2, "kind": "round", "half": true}),
+        second.clone(),
+        second.clone(),
+        json!({"round": 0, "kind": "start"}),
+    ] {
+        assert_eq!(ours(app, "report-training", &token, &report.to_string()).await, (200, json!({})), "{report}");
+    }
+    let asked = |after: Value| json!({"run_id": run.to_string(), "after_round": after}).to_string();
+    let (status, history) = ours(http, "run-history", &[], &asked(Value::Null)).await;
+    let rounds: Vec<_> = history["reports"].as_array().unwrap().iter().map(|report| report["round"].clone()).collect();
+    assert_eq!((status, rounds, &history["more"]), (200, vec![json!(0), json!(1), json!(2)], &json!(false)));
+    let (_, history) = ours(http, "run-history", &[], &asked(json!(1))).await;
+    assert_eq!(history, json!({"reports": [second], "more": false}), "the last word of a round, as it was said");
+
+    let metrics = send(http, "GET", "/metrics", &[], b"").await.text();
+    assert!(metrics.contains("\nfl_checkpoint_saved_total 1\n"), "told once, however often it is said");
+    let (status, answer) = ours(http, "run-history", &[], r#"{"run_id": "77"}"#).await;
+    assert_eq!((status, answer["detail"].as_str()), (404, Some("There is no run '77'.")));
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_a_report_is_refused() {
+    let link = idle_link().await;
+    let (_, token) = running(&link).await;
+    let app = link.addresses.serverappio;
+    let long = json!({"round": 1, "x": "x".repeat(1 << 20)}).to_string();
+    let fits = json!({"round": 1, "x": "x".repeat((1 << 20) - 100)}).to_string();
+    let cases = [("", 400), ("[]", 400), (r#"{"kind": "round"}"#, 400), (r#"{"round": -1}"#, 400), ("{", 400)];
+    let cases = cases.into_iter().chain([(r#"{"round": 1, "kind": "A"}"#, 400), (&long, 413), (&fits, 200)]);
+    for (body, want) in cases {
+        let (status, answer) = ours(app, "report-training", &token, body).await;
+        assert_eq!(status, want, "{body:.60}: {answer}");
+    }
+    let (status, _) = ours(link.addresses.control, "report-training", &token, "{}").await;
+    assert_eq!(status, 404, "that port is for accounts");
+    link.stop().await;
+}
+
+/// A long history comes in parts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_history_is_read_to_its_end() {
+    let link = idle_link().await;
+    let (run, token) = running(&link).await;
+    let large = "x".repeat(900 << 10);
+    for round in 0..10 {
+        let report = json!({"round": round, "x": large}).to_string();
+        assert_eq!(ours(link.addresses.serverappio, "report-training", &token, &report).await.0, 200);
+    }
+    let (mut after, mut rounds, mut parts) = (Value::Null, Vec::new(), 0);
+    loop {
+        let asked = json!({"run_id": run.to_string(), "after_round": after}).to_string();
+        let (_, history) = ours(link.addresses.http, "run-history", &[], &asked).await;
+        let part = history["reports"].as_array().unwrap().iter().map(|report| report["round"].as_u64().unwrap());
+        rounds.extend(part);
+        (after, parts) = (json!(rounds.last()), parts + 1);
+        if history["more"] == json!(false) {
+            break;
+        }
+    }
+    assert_eq!((rounds, parts), ((0..10).collect(), 2));
+    link.stop().await;
+}
+
+/// A ServerApp whose program is a shell: what it writes to `told` is heard, and so is its end.
+struct Script {
+    config: Config,
+    told: std::path::PathBuf,
+}
+
+impl Script {
+    fn new(directory: &Path, script: &str) -> Script {
+        let told = directory.join("told");
+        let made = std::process::Command::new("mkfifo").arg(&told).status().unwrap();
+        assert!(made.success());
+        let state = StateLocation::Directory { directory: directory.join("state"), database: None };
+        let args = ["-c", script, "sh"].map(OsString::from).into_iter().chain([told.clone().into()]).collect();
+        let native_app = Some(NativeApp { program: "/bin/sh".into(), args });
+        let config = Config { native_app, isolation: Isolation::Process, ..config(state, Limits::default()) };
+        Script { config, told }
+    }
+
+    /// Hears a line of a ServerApp that comes to be; the reader ends with the process.
+    async fn hear(&self) -> (Vec<String>, BufReader<std::fs::File>) {
+        let told = self.told.clone();
+        let heard = tokio::task::spawn_blocking(move || {
+            let mut reader = BufReader::new(std::fs::File::open(told).unwrap());
+            let mut line = String::new();
+            reader.read_line(&mut line).unwrap();
+            (line.split_whitespace().map(str::to_owned).collect(), reader)
+        });
+        tokio::time::timeout(SOON, heard).await.expect("the ServerApp is started").unwrap()
+    }
+}
+
+/// Waits until nobody holds the other end any more.
+async fn ended(mut reader: BufReader<std::fs::File>) {
+    let end = tokio::task::spawn_blocking(move || reader.read_line(&mut String::new()).unwrap());
+    assert_eq!(tokio::time::timeout(SOON, end).await.expect("the ServerApp ends").unwrap(), 0);
+}
+
+async fn status(link: &TestLink, run: u64) -> RunStatus {
+    let request = ListRunsRequest { run_id: Some(run), ..Default::default() };
+    let runs = link.control().await.list_runs(request).await.unwrap().into_inner();
+    runs.run_dict[&run].status.clone().unwrap()
+}
+
+/// Waits for the end of a run: its log ends with it.
+async fn log(link: &TestLink, run_id: u64) -> String {
+    let request = StreamLogsRequest { run_id, after_timestamp: 0.0 };
+    let mut stream = link.control().await.stream_logs(request).await.unwrap().into_inner();
+    let mut text = String::new();
+    while let Some(part) = tokio::time::timeout(SOON, stream.message()).await.expect("the run ends").unwrap() {
+        text.push_str(&part.log_output);
+    }
+    text
+}
+
+const SAY_AND_WAIT: &str = "exec 3>\"$1\"; \
+     echo $TRELLIS_RUN_ID $TRELLIS_APP_ADDRESS $TRELLIS_APP_TOKEN $TRELLIS_MODELS $TRELLIS_APP_OF >&3; exec sleep 600";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_native_run_is_started_by_the_superlink_and_ended_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = Script::new(directory.path(), SAY_AND_WAIT);
+    let link = TestLink::start(script.config.clone()).await;
+    let python = link.start_run().await;
+    let run = link.start_run_of(native_fab()).await;
+    let (said, reader) = script.hear().await;
+    let state = directory.path().join("state");
+    let want = [run.to_string(), link.addresses.serverappio.to_string()];
+    assert_eq!(
+        (&said[..2], &said[3..]),
+        (&want[..], &[state.join("models"), state].map(|path| path.display().to_string())[..])
+    );
+    let token = [header("flwr-task-token", &said[2])];
+    let inputs =
+        post(link.addresses.serverappio, "/v1/runtime/pull-task-input", &token, &PullTaskInputRequest {}).await;
+    assert_eq!(read::<PullTaskInputResponse>(&inputs).run.unwrap().run_id, run);
+    assert_eq!(status(&link, run).await.status, "running");
+    link.control().await.stop_run(StopRunRequest { run_id: run }).await.unwrap();
+    ended(reader).await;
+    assert_eq!(status(&link, run).await.sub_status, "stopped");
+    assert_eq!(status(&link, python).await.status, "pending", "that one is for a SuperExec");
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_words_of_a_native_serverapp_are_in_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = Script::new(directory.path(), "echo out of ideas >&2; exit 7");
+    let link = TestLink::start(script.config.clone()).await;
+    let run = link.start_run_of(native_fab()).await;
+    let log = log(&link, run).await;
+    assert!(log.contains("exited with code 7") && log.contains("out of ideas"), "{log}");
+    assert_eq!(status(&link, run).await.sub_status, "failed");
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_not_there_fails_the_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut script = Script::new(directory.path(), "");
+    script.config.native_app = Some(NativeApp { program: directory.path().join("none"), args: Vec::new() });
+    let link = TestLink::start(script.config.clone()).await;
+    let run = link.start_run_of(native_fab()).await;
+    let log = log(&link, run).await;
+    assert!(log.contains("could not be started with") && log.contains("none"), "{log}");
+    assert_eq!(status(&link, run).await.sub_status, "failed");
+    link.stop().await;
+}
+
+/// The first SuperLink has a runtime of its own, so that all of it is gone when that is.
+#[test]
+fn a_native_serverapp_is_found_again_by_the_next_superlink() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = Script::new(directory.path(), SAY_AND_WAIT);
+    let runtime = || tokio::runtime::Runtime::new().unwrap();
+    let first = runtime();
+    let (run, reader) = first.block_on(async {
+        let link = TestLink::start(script.config.clone()).await;
+        let run = link.start_run_of(native_fab()).await;
+        let (said, reader) = script.hear().await;
+        let token = [header("flwr-task-token", &said[2])];
+        post(link.addresses.serverappio, "/v1/runtime/pull-task-input", &token, &PullTaskInputRequest {}).await;
+        link.stop().await;
+        (run, reader)
+    });
+    first.shutdown_timeout(SOON);
+    runtime().block_on(async {
+        let link = TestLink::start(script.config.clone()).await;
+        assert_eq!(status(&link, run).await.status, "running", "it is still at work");
+        link.control().await.stop_run(StopRunRequest { run_id: run }).await.unwrap();
+        ended(reader).await;
+        link.stop().await;
+    });
+}
