@@ -28,15 +28,6 @@ def test_digits_are_learned_without_python(workspace):
     assert left_over(workspace.mark) == []
 
 
-def test_the_same_seed_gives_the_same_model(workspace):
-    first, second = (
-        TrellisRun(workspace, "native:logistic", "--rounds", "2", "--nodes", "3", "--seed", "5", "--fraction-train", "0.7")
-        for _ in range(2)
-    )
-    models = [saved_arrays(Path(run.wait_ended()["model"])) for run in (first, second)]
-    assert all((models[0][name] == models[1][name]).all() for name in models[0])
-
-
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 def test_a_flower_app_in_warm_workers(workspace, numpy_app, first_model, digest, reference, version):
     flags = ("--nodes", "2", "--rounds", "2", "--initial-model", str(first_model))
