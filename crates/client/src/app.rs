@@ -54,6 +54,18 @@ struct Inner {
     away: watch::Sender<Option<String>>,
 }
 
+/// The tries of one call.
+struct Tries {
+    schedule: Schedule,
+    faults: u32,
+}
+
+impl Tries {
+    fn new() -> Tries {
+        Tries { schedule: Schedule::new(RETRY, None, None), faults: 0 }
+    }
+}
+
 /// What a ServerApp begins with.
 #[derive(Debug, Clone)]
 pub struct TaskInput {
@@ -256,11 +268,13 @@ impl App {
 
     /// Tells how the training goes. A SuperLink that knows nothing of such reports refuses it.
     pub async fn report_training(&self, report: &TrainingReport) -> Result<(), AppError> {
-        let attempt = async || {
-            let Done {} = self.inner.superlink.call_with(report, &self.inner.headers).await.map_err(Failure::from)?;
-            Ok(())
-        };
-        self.until_answered(attempt).await
+        let mut tries = Tries::new();
+        loop {
+            match self.inner.superlink.call_with(report, &self.inner.headers).await {
+                Ok(Done {}) => return Ok(self.note_answer()),
+                Err(error) => self.after(error.into(), &mut tries).await?,
+            }
+        }
     }
 
     async fn call<A: prost::Message + Default>(
@@ -281,7 +295,16 @@ impl App {
         question: impl Fn() -> Question<'static>,
         silence: Duration,
     ) -> Result<A, AppError> {
-        self.until_answered(async || self.once(&question(), silence).await).await
+        let mut tries = Tries::new();
+        loop {
+            match self.once(&question(), silence).await {
+                Ok(answer) => {
+                    self.note_answer();
+                    return Ok(answer);
+                }
+                Err(failure) => self.after(failure, &mut tries).await?,
+            }
+        }
     }
 
     async fn once<A: prost::Message + Default>(
@@ -300,34 +323,26 @@ impl App {
         }
     }
 
-    async fn until_answered<A>(&self, attempt: impl AsyncFn() -> Result<A, Failure>) -> Result<A, AppError> {
-        let mut schedule = Schedule::new(RETRY, None, None);
-        let mut faults = 0;
-        loop {
-            let why = match attempt().await {
-                Ok(answer) => {
-                    self.note_answer();
-                    return Ok(answer);
-                }
-                Err(Failure::Final(error)) => {
-                    self.note_answer();
-                    return Err(error);
-                }
-                Err(Failure::Fault(error)) if faults < MOST_FAULTS => {
-                    faults += 1;
-                    error.to_string()
-                }
-                Err(Failure::Fault(error)) => return Err(error),
-                // Who was never a SuperLink will not become one; who was may be away, with somebody else in its place.
-                Err(Failure::Misdirected(error)) if !self.inner.was_answered.load(Ordering::Relaxed) => {
-                    return Err(error);
-                }
-                Err(Failure::Misdirected(error)) => error.to_string(),
-                Err(Failure::Away(why)) => why,
-            };
-            self.inner.away.send_if_modified(|away| away.is_none() && away.replace(why).is_none());
-            tokio::time::sleep(schedule.next(Instant::now(), random()).unwrap_or_default()).await;
-        }
+    /// Waits for the next try, where there is one.
+    async fn after(&self, failure: Failure, tries: &mut Tries) -> Result<(), AppError> {
+        let why = match failure {
+            Failure::Final(error) => {
+                self.note_answer();
+                return Err(error);
+            }
+            Failure::Fault(error) if tries.faults >= MOST_FAULTS => return Err(error),
+            Failure::Fault(error) => {
+                tries.faults += 1;
+                error.to_string()
+            }
+            // Who was never a SuperLink will not become one; who was may be away, with somebody else in its place.
+            Failure::Misdirected(error) if !self.inner.was_answered.load(Ordering::Relaxed) => return Err(error),
+            Failure::Misdirected(error) => error.to_string(),
+            Failure::Away(why) => why,
+        };
+        self.inner.away.send_if_modified(|away| away.is_none() && away.replace(why).is_none());
+        tokio::time::sleep(tries.schedule.next(Instant::now(), random()).unwrap_or_default()).await;
+        Ok(())
     }
 
     fn note_answer(&self) {

@@ -117,6 +117,8 @@ pub struct Phase {
     nodes: BTreeMap<NodeId, Fate>,
     /// Every node before this one is settled.
     turn: Option<NodeId>,
+    /// Replies that are on their way here.
+    arriving: usize,
     /// Replies that count.
     good: usize,
     /// Nodes that failed, those that were not needed left aside.
@@ -128,7 +130,7 @@ impl Phase {
     pub fn new(asked: &[NodeId], rules: Rules) -> Phase {
         let nodes: BTreeMap<NodeId, Fate> = asked.iter().map(|node| (*node, Fate::Waiting)).collect();
         let turn = nodes.keys().next().copied();
-        Phase { rules, nodes, turn, good: 0, faults: 0 }
+        Phase { rules, nodes, turn, arriving: 0, good: 0, faults: 0 }
     }
 
     /// The SuperLink has a reply of the node. `false`: it is not wanted, or not any more.
@@ -183,9 +185,9 @@ impl Phase {
         self.nodes.iter().filter(|(_, fate)| **fate == Fate::Waiting).map(|(node, _)| *node).collect()
     }
 
-    /// Replies that are still needed.
+    /// Replies that are needed beyond those that are here or on their way.
     pub fn needed(&self) -> usize {
-        self.rules.enough.saturating_sub(self.good)
+        self.rules.enough.saturating_sub(self.good + self.arriving)
     }
 
     /// Whether nobody before this node is to be waited for.
@@ -213,7 +215,9 @@ impl Phase {
     fn change(&mut self, node: NodeId, to: Fate, from: impl Fn(&Fate) -> bool) -> bool {
         match self.nodes.get_mut(&node) {
             Some(fate) if from(fate) => {
+                self.arriving -= usize::from(*fate == Fate::Arriving);
                 match &to {
+                    Fate::Arriving => self.arriving += 1,
                     Fate::Here => self.good += 1,
                     Fate::Failed(failure) if failure.kind != FailureKind::NotNeeded => self.faults += 1,
                     _ => {}
@@ -355,7 +359,7 @@ mod tests {
         let mut phase = Phase::new(&[1, 2, 3, 4].map(NodeId), Rules { enough: 2, ..Rules::all(4) });
         phase.fail(NodeId(4), FailureKind::of_error(5), "gone");
         phase.arrives(NodeId(2));
-        assert_eq!((phase.waiting(), phase.needed()), (vec![NodeId(1), NodeId(3)], 2));
+        assert_eq!((phase.waiting(), phase.needed()), (vec![NodeId(1), NodeId(3)], 1), "one is on its way");
         assert!(phase.is_next(NodeId(1)) && !phase.is_next(NodeId(2)));
         phase.accept(NodeId(2));
         phase.arrives(NodeId(1));

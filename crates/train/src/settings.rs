@@ -368,5 +368,12 @@ impl Dp {
     }
 }
 
+impl std::fmt::Display for Dp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Dp { mode, noise_multiplier, clipping_norm, .. } = self;
+        write!(f, "{mode}, noise multiplier {noise_multiplier}, clipping norm {clipping_norm}")
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,367 @@
+//! What the rounds so far have shown: their metrics, whether the training is good enough or gets no better, and what looks
+//! wrong. Pure.
+
+use std::collections::BTreeMap;
+
+use trellis_client::{FindingReport, MetricReport};
+use trellis_core::id::NodeId;
+use trellis_models::Measured;
+use trellis_strategy::health::{Client, Finding, Round, diagnose};
+use trellis_strategy::metrics::{scalar, weighted_mean};
+use trellis_wire::object::{MetricRecord, MetricValue};
+
+use crate::conduct::Told;
+use crate::settings::{Patience, Target};
+
+/// The metric by which an app may tell how many examples of each label it has.
+const LABEL_COUNTS: &str = "label-counts";
+/// Rounds that findings look back on.
+const REMEMBERED_ROUNDS: usize = 100;
+
+/// The rounds of a training.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Aggregated metrics of all rounds, those before a resume too.
+    pub measured: Vec<Measured>,
+    health: Vec<Round>,
+    /// Findings of the round before, by code: what is known is not told again.
+    told: Vec<&'static str>,
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    GoOn,
+    /// In words, why there is no need to.
+    Stop(String),
+}
+
+/// A phase that has a result.
+#[derive(Debug, Clone, Default)]
+pub struct Measurement {
+    pub mean: MetricRecord,
+    pub told: Vec<Told>,
+}
+
+impl Measurement {
+    /// The means over the replies; and, in words, which metrics have none because replies differ.
+    pub fn of(told: Vec<Told>, weighted_by: &str) -> (Measurement, Vec<String>) {
+        let records: Vec<(NodeId, &MetricRecord)> = told.iter().map(|told| (told.node, &told.metrics)).collect();
+        let (mean, problems) = match weighted_mean(&records, weighted_by) {
+            Ok(mean) => (mean, Vec::new()),
+            Err(problems) => (mean_of_common(&told, weighted_by), problems),
+        };
+        (Measurement { mean, told }, problems)
+    }
+}
+
+/// The means of those metrics that all replies have, in the same form.
+fn mean_of_common(told: &[Told], weighted_by: &str) -> MetricRecord {
+    let Some(first) = told.first() else { return MetricRecord::default() };
+    let is_common = |name: &str, like: &MetricValue| {
+        let same = |told: &Told| told.metrics.0.get(name).is_some_and(|value| form(value) == form(like));
+        told.iter().all(same)
+    };
+    let names: Vec<&str> =
+        first.metrics.0.iter().filter(|(name, value)| is_common(name, value)).map(|(name, _)| name.as_str()).collect();
+    let records: Vec<(NodeId, MetricRecord)> = told
+        .iter()
+        .map(|told| {
+            let mut record = MetricRecord::default();
+            for name in &names {
+                if let Some(value) = told.metrics.0.get(name) {
+                    record.0.insert(*name, value.clone());
+                }
+            }
+            (told.node, record)
+        })
+        .collect();
+    let records: Vec<(NodeId, &MetricRecord)> = records.iter().map(|(node, record)| (*node, record)).collect();
+    weighted_mean(&records, weighted_by).unwrap_or_default()
+}
+
+/// Of a list, its length.
+fn form(value: &MetricValue) -> Option<usize> {
+    match value {
+        MetricValue::DoubleList(list) => Some(list.vals.len()),
+        MetricValue::SintList(list) => Some(list.vals.len()),
+        MetricValue::UintList(list) => Some(list.vals.len()),
+        _ => None,
+    }
+}
+
+/// What happened in a round beside its metrics.
+#[derive(Debug, Default)]
+pub struct Events {
+    pub norms: BTreeMap<NodeId, f64>,
+    /// Of the mean of all updates, where the strategy makes the model of it.
+    pub mean_update_norm: Option<f64>,
+    pub failures: usize,
+    pub rejected: Vec<(NodeId, String)>,
+}
+
+impl Progress {
+    /// Goes on after the rounds of another run.
+    pub fn after(measured: Vec<Measured>) -> Progress {
+        Progress { measured, ..Progress::default() }
+    }
+
+    /// Notes a round.
+    pub fn note(
+        &mut self,
+        round: u64,
+        train: Option<&Measurement>,
+        evaluate: Option<&Measurement>,
+        events: Events,
+        loss_key: &str,
+    ) {
+        let numbers = |phase: Option<&Measurement>| phase.map(|phase| numbers(&phase.mean)).unwrap_or_default();
+        self.measured.push(Measured { round, train: numbers(train), evaluate: numbers(evaluate) });
+        self.health.push(health(round, train, evaluate, events, loss_key));
+        if self.health.len() > REMEMBERED_ROUNDS {
+            self.health.remove(0);
+        }
+    }
+
+    /// What looks wrong; and of that, what was not told before.
+    pub fn findings(&mut self) -> (Vec<Finding>, Vec<Finding>) {
+        let all = diagnose(&self.health);
+        let new = all.iter().filter(|finding| !self.told.contains(&finding.code)).cloned().collect();
+        self.told = all.iter().map(|finding| finding.code).collect();
+        (all, new)
+    }
+
+    /// Whether the training is to end before its last round.
+    pub fn verdict(&self, target: Option<&Target>, patience: Option<&Patience>) -> Verdict {
+        if let Some(Target { metric, value }) = target
+            && let Some(reached) = self.latest(metric)
+            && is_better_or_equal(metric, reached, *value)
+        {
+            return Verdict::Stop(format!("{metric} is {reached}, and {value} was to be reached"));
+        }
+        let Some(patience) = patience else { return Verdict::GoOn };
+        let Some(metric) = patience.metric.clone().or_else(|| self.first_loss()) else { return Verdict::GoOn };
+        let series: Vec<f64> = self.measured.iter().filter_map(|round| metric_of(round, &metric)).collect();
+        let since = rounds_since_best(&metric, &series);
+        match since >= patience.rounds {
+            true => Verdict::Stop(format!("{metric} has not improved for {since} rounds")),
+            false => Verdict::GoOn,
+        }
+    }
+
+    fn latest(&self, metric: &str) -> Option<f64> {
+        metric_of(self.measured.last()?, metric)
+    }
+
+    fn first_loss(&self) -> Option<String> {
+        let round = self.measured.last()?;
+        let names = round.evaluate.keys().chain(round.train.keys());
+        names.into_iter().find(|name| name.contains("loss")).cloned()
+    }
+}
+
+/// Of the evaluation, or else of the training.
+fn metric_of(round: &Measured, metric: &str) -> Option<f64> {
+    round.evaluate.get(metric).or_else(|| round.train.get(metric)).copied()
+}
+
+/// What is measured in mistakes is to be small.
+fn is_lower_better(metric: &str) -> bool {
+    let metric = metric.to_lowercase();
+    ["loss", "err", "perplexity", "mse", "mae"].iter().any(|word| metric.contains(word))
+}
+
+fn is_better_or_equal(metric: &str, reached: f64, wanted: f64) -> bool {
+    if is_lower_better(metric) { reached <= wanted } else { reached >= wanted }
+}
+
+fn rounds_since_best(metric: &str, series: &[f64]) -> u64 {
+    let mut best: Option<(usize, f64)> = None;
+    for (index, value) in series.iter().copied().enumerate().filter(|(_, value)| value.is_finite()) {
+        let improves = best.is_none_or(|(_, best)| if is_lower_better(metric) { value < best } else { value > best });
+        if improves {
+            best = Some((index, value));
+        }
+    }
+    let measured = series.len() as u64;
+    best.map_or(measured, |(index, _)| measured - 1 - index as u64)
+}
+
+/// Metrics that are single numbers.
+fn numbers(metrics: &MetricRecord) -> BTreeMap<String, f64> {
+    metrics.0.names().filter_map(|name| Some((name.to_owned(), scalar(metrics, name)?))).collect()
+}
+
+/// The first metric whose name has the word in it.
+fn containing(metrics: &MetricRecord, word: &str) -> Option<f64> {
+    let name = metrics.0.names().find(|name| name.to_lowercase().contains(word))?;
+    scalar(metrics, name)
+}
+
+fn health(
+    number: u64,
+    train: Option<&Measurement>,
+    evaluate: Option<&Measurement>,
+    events: Events,
+    loss_key: &str,
+) -> Round {
+    let loss = |metrics: &MetricRecord| scalar(metrics, loss_key).or_else(|| containing(metrics, "loss"));
+    let mut clients: BTreeMap<NodeId, Client> = BTreeMap::new();
+    for told in train.into_iter().flat_map(|phase| &phase.told) {
+        let client = clients.entry(told.node).or_insert_with(|| Client::new(told.node));
+        client.examples = Some(told.weight);
+        client.update_norm = events.norms.get(&told.node).copied();
+        client.train_loss = loss(&told.metrics);
+        client.label_counts = list(&told.metrics, LABEL_COUNTS);
+    }
+    for told in evaluate.into_iter().flat_map(|phase| &phase.told) {
+        let client = clients.entry(told.node).or_insert_with(|| Client::new(told.node));
+        client.eval_loss = containing(&told.metrics, "loss");
+        client.eval_accuracy = containing(&told.metrics, "acc");
+        if client.label_counts.is_empty() {
+            client.label_counts = list(&told.metrics, LABEL_COUNTS);
+        }
+    }
+    Round {
+        number,
+        train_loss: train.and_then(|phase| loss(&phase.mean)),
+        eval_loss: evaluate.and_then(|phase| containing(&phase.mean, "loss")),
+        eval_accuracy: evaluate.and_then(|phase| containing(&phase.mean, "acc")),
+        mean_update_norm: events.mean_update_norm,
+        clients: clients.into_values().collect(),
+        failures: events.failures,
+        rejected: events.rejected,
+    }
+}
+
+fn list(metrics: &MetricRecord, name: &str) -> Vec<f64> {
+    match metrics.0.get(name) {
+        Some(MetricValue::DoubleList(list)) => list.vals.clone(),
+        Some(MetricValue::SintList(list)) => list.vals.iter().map(|&number| number as f64).collect(),
+        Some(MetricValue::UintList(list)) => list.vals.iter().map(|&number| number as f64).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Metrics as reports have them.
+pub fn reported(metrics: &MetricRecord) -> BTreeMap<String, MetricReport> {
+    let value = |name: &str| match scalar(metrics, name) {
+        Some(number) => MetricReport::number(number),
+        None => MetricReport::Numbers(list(metrics, name)),
+    };
+    metrics.0.names().map(|name| (name.to_owned(), value(name))).collect()
+}
+
+pub fn reported_finding(finding: &Finding) -> FindingReport {
+    FindingReport {
+        code: finding.code.to_owned(),
+        severity: finding.severity.name().to_owned(),
+        what: finding.what.clone(),
+        // JSON has no numbers that are not finite.
+        numbers: finding
+            .numbers
+            .iter()
+            .filter(|(_, number)| number.is_finite())
+            .map(|(name, number)| (name.clone(), *number))
+            .collect(),
+        advice: finding.advice.clone(),
+    }
+}
+
+/// Metrics as people read them: `loss 0.1234, accuracy 0.98`.
+pub fn described(metrics: &MetricRecord) -> String {
+    let one = |(name, value): &(String, MetricValue)| match form(value) {
+        None => format!("{name} {}", rounded(scalar(metrics, name).unwrap_or(f64::NAN))),
+        Some(length) => format!("{name} (a list of {length})"),
+    };
+    metrics.0.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// A few digits, whatever the size.
+pub fn rounded(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        size if (1e-3..1e6).contains(&size) => format!("{number:.4}"),
+        _ => format!("{number:.3e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trellis_wire::object::Entries;
+
+    use super::*;
+
+    fn told(node: u64, metrics: Entries<MetricValue>) -> Told {
+        let metrics = MetricRecord(metrics.with("num-examples", 10i64));
+        Told { node: NodeId(node), weight: 10.0, metrics, seconds: 0.0 }
+    }
+
+    fn progress(metric: &str, series: &[f64]) -> Progress {
+        let mut progress = Progress::default();
+        for (index, value) in series.iter().enumerate() {
+            let (measurement, _) =
+                Measurement::of(vec![told(1, Entries::default().with(metric, *value))], "num-examples");
+            progress.note(index as u64 + 1, None, Some(&measurement), Events::default(), "train_loss");
+        }
+        progress
+    }
+
+    #[test]
+    fn a_training_ends_when_it_is_good_enough() {
+        for (metric, series, value, stops) in [
+            ("accuracy", &[0.5, 0.9][..], 0.9, true),
+            ("accuracy", &[0.9, 0.5], 0.9, false),
+            ("eval_loss", &[0.5, 0.1], 0.2, true),
+            ("eval_loss", &[0.1, 0.5], 0.2, false),
+            ("eval_loss", &[f64::NAN], 0.2, false),
+            ("rmse", &[0.1], 0.2, true),
+        ] {
+            let target = Target { metric: metric.to_owned(), value };
+            let verdict = progress(metric, series).verdict(Some(&target), None);
+            assert_eq!(verdict != Verdict::GoOn, stops, "{metric} {series:?}: {verdict:?}");
+        }
+        let other = Target { metric: "nobody-measures-this".to_owned(), value: 0.0 };
+        assert_eq!(progress("accuracy", &[1.0]).verdict(Some(&other), None), Verdict::GoOn);
+    }
+
+    #[test]
+    fn a_training_ends_when_it_gets_no_better() {
+        for (metric, series, rounds, stops) in [
+            ("eval_loss", &[3.0, 2.0, 1.0][..], 1, false),
+            ("eval_loss", &[3.0, 2.0, 2.0], 1, true),
+            ("eval_loss", &[3.0, 1.0, 2.0], 2, false),
+            ("eval_loss", &[3.0, 1.0, 2.0, 1.5], 2, true),
+            ("eval_loss", &[f64::NAN, f64::NAN], 2, true),
+            ("accuracy", &[0.1, 0.2, 0.15], 1, false),
+        ] {
+            let patience = Patience { rounds, metric: None };
+            let verdict = progress(metric, series).verdict(None, Some(&patience));
+            assert_eq!(verdict != Verdict::GoOn, stops, "{metric} {series:?}: {verdict:?}");
+        }
+        let accuracy = Patience { rounds: 1, metric: Some("accuracy".to_owned()) };
+        let verdict = progress("accuracy", &[0.1, 0.2, 0.15]).verdict(None, Some(&accuracy));
+        assert_eq!(verdict, Verdict::Stop("accuracy has not improved for 1 rounds".to_owned()));
+    }
+
+    #[test]
+    fn metrics_that_some_replies_lack_spoil_no_others() {
+        let replies = vec![
+            told(1, Entries::default().with("loss", 1.0).with("odd", 1.0).with("list", vec![1.0, 2.0])),
+            told(2, Entries::default().with("loss", 3.0).with("list", vec![1.0])),
+        ];
+        let (measurement, problems) = Measurement::of(replies, "num-examples");
+        assert_eq!(measurement.mean, MetricRecord(Entries::default().with("loss", 2.0)));
+        assert!(problems.iter().any(|problem| problem.contains("node 2") && problem.contains("odd")), "{problems:?}");
+        assert_eq!(described(&measurement.mean), "loss 2.0000");
+    }
+
+    #[test]
+    fn a_finding_is_told_once_while_it_lasts() {
+        let mut progress = progress("eval_loss", &[f64::NAN]);
+        let (all, new) = progress.findings();
+        assert!(!all.is_empty() && all == new, "a loss that is no number is a finding");
+        let (all, new) = progress.findings();
+        assert!(!all.is_empty() && new.is_empty());
+    }
+}

@@ -1,0 +1,376 @@
+//! One round: training, aggregation, evaluation, and what is kept and told of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trellis_client::app::AppError;
+use trellis_client::{CheckpointReport, TrainingReport};
+use trellis_core::id::NodeId;
+use trellis_strategy::health::Severity;
+use trellis_strategy::sampling::{self, cyclic, cyclic_order, keep_cyclic_order, sample};
+use trellis_strategy::{Accountant, Fault, Sampling, Strategy};
+use trellis_wire::object::ConfigRecord;
+
+use super::checkpoints::PRIVATE_ROUNDS;
+use super::{Training, now_s};
+use crate::aggregate::{Aggregation, Begin, Merged};
+use crate::conduct::{Conducted, Needs, Plan, conduct};
+use crate::content::Content;
+use crate::error::TrainError;
+use crate::exchange::{Act, SERVER_ROUND, Speech};
+use crate::progress::{Events, Measurement, Verdict, reported_finding, rounded};
+use crate::receive::{Wanted, blocking};
+use crate::report::{log_phase, phase_report};
+use crate::round::{FailureKind, Rules};
+
+/// What the training phase of a round gave.
+#[derive(Default)]
+struct Trained {
+    conducted: Option<Conducted>,
+    measurement: Option<Measurement>,
+    merged: Option<Merged>,
+    /// Why the model is the old one.
+    note: String,
+}
+
+impl Training {
+    /// Conducts the round that `self.round` says.
+    pub(super) async fn conduct_round(&mut self) -> Result<Verdict, TrainError> {
+        let started_at = now_s();
+        self.book.info("");
+        self.book.info(format!("[ROUND {}/{}]", self.round, self.settings.rounds));
+        let mut trained = self.train().await?;
+        let change = trained.merged.take().map(|merged| self.accept(merged));
+        let evaluated = self.evaluate().await?;
+        let change = change.unwrap_or_default();
+
+        let evaluation = evaluated.as_ref().map(|(_, measurement)| measurement);
+        let events = self.events(&trained, &change);
+        let loss_key = self.settings.train_loss_key.clone();
+        self.progress.note(self.round, trained.measurement.as_ref(), evaluation, events, &loss_key);
+        let (findings, new) = self.progress.findings();
+        for finding in &new {
+            let told = format!("{} To try: {}", finding.what, finding.advice);
+            match finding.severity {
+                Severity::Notice => self.book.info(told),
+                Severity::Warning | Severity::Critical => self.book.warn(told),
+            }
+        }
+        let verdict = self.progress.verdict(self.settings.target.as_ref(), self.settings.patience.as_ref());
+        let is_last = verdict != Verdict::GoOn || self.round == self.settings.rounds;
+        let saved = self.save(is_last).await?;
+        if let Some(path) = &saved {
+            self.book.info(format!("checkpoint: {}", path.display()));
+        }
+        let chosen = change.chosen.as_deref();
+        let report = TrainingReport {
+            kind: "round".to_owned(),
+            started_at,
+            train: trained
+                .conducted
+                .as_ref()
+                .map(|conducted| phase_report(conducted, trained.measurement.as_ref(), &change.norms, chosen)),
+            evaluate: evaluated
+                .as_ref()
+                .map(|(conducted, measurement)| phase_report(conducted, Some(measurement), &BTreeMap::new(), None)),
+            update_norm: change.update_norm.filter(|norm| norm.is_finite()),
+            findings: findings.iter().map(reported_finding).collect(),
+            checkpoint: saved
+                .map(|path| CheckpointReport { size_bytes: directory_bytes(&path), path: path.display().to_string() }),
+            epsilon: self.epsilon().filter(|epsilon| epsilon.is_finite()),
+            note: trained.note,
+            ..self.blank_report()
+        };
+        self.report(report).await?;
+        Ok(verdict)
+    }
+
+    async fn train(&mut self) -> Result<Trained, TrainError> {
+        let Some((nodes, enough)) = self.choose(Act::Train).await? else { return Ok(Trained::default()) };
+        let privacy = self.settings.privacy(enough);
+        let skips = privacy.as_ref().is_some_and(|privacy| privacy.skips_round_on_failure());
+        let rules = Rules {
+            enough,
+            accept_failures: self.settings.accept_failures && !skips,
+            min_completion_rate: match self.settings.strategy {
+                Strategy::FaultTolerantFedAvg { min_completion_rate_train, .. } => min_completion_rate_train,
+                _ => 0.0,
+            },
+        };
+        let mut numbers = self.settings.strategy.train_config();
+        numbers.extend(privacy.iter().flat_map(|privacy| privacy.train_config(&self.memory)));
+        let needs = Needs {
+            loss: matches!(self.settings.strategy, Strategy::QFedAvg { .. })
+                .then(|| self.settings.train_loss_key.clone()),
+            norm_bit: privacy.as_ref().is_some_and(|privacy| privacy.needs_norm_bit()),
+        };
+        loop {
+            let aggregation = Aggregation::begin(Begin {
+                server: Arc::clone(&self.server),
+                model: Arc::clone(&self.model),
+                round: self.round,
+                compat: self.settings.compat,
+                privacy: privacy.clone(),
+                memory: self.memory.clone(),
+                noise: self.noise.clone(),
+            });
+            let conducted = self.conduct(Act::Train, &nodes, rules, &numbers, needs.clone(), Some(&aggregation)).await;
+            let conducted = match conducted {
+                Ok(conducted) => conducted,
+                Err(error) => {
+                    aggregation.abandon().await;
+                    return Err(error);
+                }
+            };
+            if self.tries_other_speech(&conducted) {
+                aggregation.abandon().await;
+                continue;
+            }
+            return self.finish_training(conducted, aggregation).await;
+        }
+    }
+
+    async fn finish_training(&mut self, conducted: Conducted, aggregation: Aggregation) -> Result<Trained, TrainError> {
+        if let Some(why) = &conducted.void {
+            aggregation.abandon().await;
+            log_phase(&self.book, Act::Train, &conducted, None);
+            let note = format!("the model stays as it is: {why}");
+            self.book.warn(format!("train: {note}"));
+            return Ok(Trained { conducted: Some(conducted), note, ..Trained::default() });
+        }
+        let merged = aggregation.finish().await?;
+        let (measurement, problems) = Measurement::of(conducted.told.clone(), &self.settings.weighted_by);
+        log_phase(&self.book, Act::Train, &conducted, Some(&measurement));
+        self.warn_of_metrics(Act::Train, &problems);
+        let (merged, note) = match merged {
+            Ok(merged) => (Some(merged), String::new()),
+            Err(fault) => match round_is_lost(&fault) {
+                false => return Err(TrainError::Aggregation { round: self.round, source: fault }),
+                true => {
+                    let note = format!("the model stays as it is: {fault}");
+                    self.book.warn(format!("train: {note}"));
+                    (None, note)
+                }
+            },
+        };
+        Ok(Trained { conducted: Some(conducted), measurement: Some(measurement), merged, note })
+    }
+
+    async fn evaluate(&mut self) -> Result<Option<(Conducted, Measurement)>, TrainError> {
+        let is_due = self.round.is_multiple_of(self.settings.evaluate_every) || self.round == self.settings.rounds;
+        if !is_due {
+            return Ok(None);
+        }
+        let Some((nodes, enough)) = self.choose(Act::Evaluate).await? else { return Ok(None) };
+        let rules = Rules {
+            enough,
+            accept_failures: self.settings.accept_failures,
+            min_completion_rate: match self.settings.strategy {
+                Strategy::FaultTolerantFedAvg { min_completion_rate_evaluate, .. } => min_completion_rate_evaluate,
+                _ => 0.0,
+            },
+        };
+        let conducted = self.conduct(Act::Evaluate, &nodes, rules, &[], Needs::default(), None).await?;
+        let told = if conducted.void.is_some() { Vec::new() } else { conducted.told.clone() };
+        let (measurement, problems) = Measurement::of(told, &self.settings.weighted_by);
+        log_phase(&self.book, Act::Evaluate, &conducted, Some(&measurement));
+        self.warn_of_metrics(Act::Evaluate, &problems);
+        if let Some(why) = &conducted.void {
+            self.book.warn(format!("evaluate: no result: {why}"));
+        }
+        Ok(Some((conducted, measurement)))
+    }
+
+    /// The nodes that are asked, and how many answers are enough. `None`: nobody is.
+    async fn choose(&mut self, act: Act) -> Result<Option<(Vec<NodeId>, usize)>, TrainError> {
+        let (mut sampling, phase) = match act {
+            Act::Train => (self.settings.train, sampling::Phase::Train),
+            Act::Evaluate => (self.settings.evaluate, sampling::Phase::Evaluate),
+        };
+        let takes_turns = act == Act::Train && self.settings.strategy == Strategy::FedXgbCyclic;
+        if takes_turns {
+            sampling = Sampling { min_nodes: 1, ..sampling };
+        }
+        let (online, wanted) = self.online(&sampling).await?;
+        if wanted.ask == 0 {
+            return Ok(None);
+        }
+        let (nodes, enough) = match takes_turns {
+            true => {
+                let mut order = cyclic_order(&self.memory);
+                let turn = cyclic(&online, &mut order, self.round);
+                keep_cyclic_order(&mut self.memory, &order);
+                (turn.into_iter().collect(), 1)
+            }
+            false => (sample(&online, wanted.ask, self.seed, self.round, phase), wanted.enough),
+        };
+        let more = if nodes.len() > enough { format!(", {enough} answers are enough") } else { String::new() };
+        self.book.info(format!("{}: asking {} of {} nodes{more}", act.name(), nodes.len(), online.len()));
+        Ok(Some((nodes, enough)))
+    }
+
+    async fn conduct(
+        &self,
+        act: Act,
+        nodes: &[NodeId],
+        rules: Rules,
+        numbers: &[(String, f64)],
+        needs: Needs,
+        aggregation: Option<&Aggregation>,
+    ) -> Result<Conducted, TrainError> {
+        let mut config = ConfigRecord::default();
+        config.0.insert(SERVER_ROUND, self.round);
+        for (name, number) in numbers {
+            config.0.insert(name.as_str(), *number);
+        }
+        let (model, (arrays_name, config_name)) = (Arc::clone(&self.model), self.speech.names(act));
+        let content = blocking(move || Content::new(&model, arrays_name, config_name, &config)).await?;
+        let trees = self.settings.strategy.is_trees();
+        let plan = Plan {
+            speech: self.speech,
+            nodes,
+            rules,
+            timeout: self.settings.round_timeout,
+            content,
+            address: self.address(act.name(), self.round, self.settings.round_timeout),
+            wanted: match act {
+                Act::Evaluate => Wanted::Metrics,
+                Act::Train if trees => Wanted::AnyModel,
+                Act::Train => Wanted::Model { layout: Arc::clone(&self.model.layout), any_type: self.settings.compat },
+            },
+            reply_bytes: if act == Act::Train { self.model.layout.bytes() } else { 0 },
+            needs,
+            non_finite: self.settings.non_finite,
+        };
+        conduct(&self.receiver, &plan, aggregation).await
+    }
+
+    /// An app that was never heard of may be one with a `client_fn`: then all its answers are errors.
+    fn tries_other_speech(&mut self, conducted: &Conducted) -> bool {
+        let is_error = |kind| matches!(kind, FailureKind::Error);
+        let all_failed =
+            conducted.phase.good() == 0 && conducted.phase.failures().any(|(_, failure)| is_error(failure.kind));
+        if self.is_speech_known || !all_failed {
+            self.is_speech_known |= conducted.phase.good() > 0;
+            return false;
+        }
+        self.is_speech_known = true;
+        self.speech = Speech::Legacy;
+        self.book.info("train: all nodes failed; trying again in the way of apps with a client_fn");
+        true
+    }
+
+    /// The next model is the model.
+    fn accept(&mut self, merged: Merged) -> Change {
+        let Merged { model, state, mut memory, chosen, update_norm, norms } = merged;
+        if self.settings.dp.is_some() {
+            *memory.numbers.entry(PRIVATE_ROUNDS.to_owned()).or_default() += 1.0;
+        }
+        self.memory = memory;
+        self.model = Arc::new(model);
+        Arc::get_mut(&mut self.server).expect("the aggregation is over").accept(state);
+        let mean_update_norm = match self.settings.strategy {
+            Strategy::FedAvg | Strategy::FedProx { .. } | Strategy::FaultTolerantFedAvg { .. }
+                if self.settings.dp.is_none() =>
+            {
+                update_norm
+            }
+            _ => None,
+        };
+        if let Some(epsilon) = self.epsilon() {
+            let delta = self.settings.dp.as_ref().map_or(0.0, |dp| dp.delta);
+            self.book.info(format!("privacy so far: epsilon {} at delta {delta:e}", rounded(epsilon)));
+        }
+        Change { norms: norms.into_iter().collect(), chosen, update_norm, mean_update_norm }
+    }
+
+    /// What the rounds so far cost of privacy; `None` without it.
+    fn epsilon(&self) -> Option<f64> {
+        let dp = self.settings.dp.as_ref()?;
+        let rounds = self.memory.numbers.get(PRIVATE_ROUNDS).copied().unwrap_or_default();
+        // Who was sampled is no secret, so sampling adds nothing.
+        Some(Accountant::after(dp.noise_multiplier(), 1.0, rounds as u64).epsilon(dp.delta))
+    }
+
+    fn events(&self, trained: &Trained, change: &Change) -> Events {
+        let failures = trained.conducted.iter().flat_map(|conducted| conducted.phase.failures());
+        let (mut failed, mut rejected) = (0, Vec::new());
+        for (node, failure) in failures {
+            match failure.kind {
+                FailureKind::NotNeeded => {}
+                FailureKind::Rejected => rejected.push((node, failure.reason.clone())),
+                FailureKind::Error | FailureKind::Late | FailureKind::Unreachable => failed += 1,
+            }
+        }
+        let (norms, mean_update_norm) = (change.norms.clone(), change.mean_update_norm);
+        Events { norms, mean_update_norm, failures: failed, rejected }
+    }
+
+    fn warn_of_metrics(&self, act: Act, problems: &[String]) {
+        const TOLD: usize = 5;
+        for problem in problems.iter().take(TOLD) {
+            self.book.warn(format!("{}: some metrics have no mean: {problem}", act.name()));
+        }
+    }
+
+    fn blank_report(&self) -> TrainingReport {
+        TrainingReport {
+            round: self.round,
+            strategy: self.settings.strategy.name().to_owned(),
+            rounds_planned: self.settings.rounds,
+            ..TrainingReport::default()
+        }
+    }
+
+    pub(super) async fn report_end(&mut self, note: String) -> Result<(), TrainError> {
+        let report = TrainingReport { kind: "end".to_owned(), started_at: now_s(), note, ..self.blank_report() };
+        self.report(report).await
+    }
+
+    /// Nothing depends on a report: a SuperLink that takes none is not asked again.
+    async fn report(&mut self, report: TrainingReport) -> Result<(), TrainError> {
+        if !self.takes_reports {
+            return Ok(());
+        }
+        match self.receiver.app.report_training(&report.fitted()).await {
+            Ok(()) => Ok(()),
+            Err(error @ AppError::RunOver { .. }) => Err(error.into()),
+            Err(error) => {
+                self.takes_reports = false;
+                self.book.info(format!("the SuperLink takes no reports of this training: {error}"));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What a round changed.
+#[derive(Default)]
+struct Change {
+    norms: BTreeMap<NodeId, f64>,
+    chosen: Option<Vec<NodeId>>,
+    update_norm: Option<f64>,
+    mean_update_norm: Option<f64>,
+}
+
+/// Whether it lies in the replies, so that the next round may do better.
+fn round_is_lost(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::NoReplies
+            | Fault::TooFew { .. }
+            | Fault::NoWeight
+            | Fault::Weight { .. }
+            | Fault::Loss { .. }
+            | Fault::NoLoss { .. }
+            | Fault::Trees { .. }
+            | Fault::Bagging(_)
+    )
+}
+
+/// Of the files of a checkpoint.
+fn directory_bytes(path: &std::path::Path) -> Option<u64> {
+    let files = std::fs::read_dir(path).ok()?;
+    let bytes = |file: std::io::Result<std::fs::DirEntry>| file.ok()?.metadata().ok().map(|facts| facts.len());
+    files.map(bytes).sum()
+}
