@@ -1,11 +1,14 @@
-//! Who carries out instructions on this node: one of three kinds, behind one door.
+//! Who carries out instructions on this node, behind one door: the operator chose one of three kinds, and apps of this
+//! program that a run names are carried out whatever that is.
 
+mod built_in;
 mod native;
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use trellis_core::id::RunId;
+use trellis_wire::fab;
 
 use crate::app::{Job, Outcome};
 use crate::config::{AppMode, Config};
@@ -13,11 +16,17 @@ use crate::error::Error;
 use crate::objects::Objects;
 use crate::official::{self, OfficialApps};
 use crate::resources::Confinement;
-use crate::warm::{self, WarmApps};
+use crate::warm::{self, StartError, WarmApps, WorkerInfo};
 use crate::watch::{AppState, AppStatus, Watch};
+use built_in::BuiltInApps;
 use native::NativeApps;
 
-pub enum AppRunner {
+pub struct AppRunner {
+    chosen: Chosen,
+    built_in: BuiltInApps,
+}
+
+enum Chosen {
     Warm(WarmApps),
     Official(OfficialApps),
     Native(NativeApps),
@@ -31,6 +40,67 @@ impl AppRunner {
         confinement: Confinement,
         watch: &Watch,
     ) -> Result<AppRunner, Error> {
+        let built_in = BuiltInApps::new(objects.clone());
+        let chosen = Chosen::start(config, objects, confinement, watch).await?;
+        Ok(AppRunner { chosen, built_in })
+    }
+
+    /// Carries out an instruction. Whoever drops the future ends the app.
+    pub async fn execute(&self, job: Job) -> Outcome {
+        let built_in = job.app.as_ref().and_then(|app| fab::built_in(&app.client_app)).map(str::to_owned);
+        match (built_in, &self.chosen) {
+            (Some(name), _) => self.built_in.execute(&name, job).await,
+            (None, Chosen::Warm(apps)) => apps.execute(job).await,
+            (None, Chosen::Official(apps)) => apps.execute(job).await,
+            (None, Chosen::Native(apps)) => apps.execute(job).await,
+        }
+    }
+
+    /// Whether the operator's app is used for every run: then that of the run is not needed.
+    pub fn is_native(&self) -> bool {
+        matches!(self.chosen, Chosen::Native(_))
+    }
+
+    /// Nothing more comes for this run.
+    pub fn end_run(&self, run: RunId) {
+        self.built_in.end_run(run);
+        if let Chosen::Warm(apps) = &self.chosen {
+            apps.end_run(run);
+        }
+    }
+
+    /// The apps that there are now.
+    pub fn status(&self) -> Vec<AppStatus> {
+        let Chosen::Warm(apps) = &self.chosen else { return Vec::new() };
+        let status = |worker: warm::WorkerStatus| {
+            Some(AppStatus {
+                pid: Some(worker.pid),
+                run_id: worker.run?,
+                rss_bytes: worker.rss_bytes,
+                state: if worker.busy { AppState::Working } else { AppState::Idle },
+                since: worker.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+            })
+        };
+        apps.status().into_iter().filter_map(status).collect()
+    }
+
+    /// Ends everything.
+    pub async fn close(&self) {
+        match &self.chosen {
+            Chosen::Warm(apps) => apps.close().await,
+            Chosen::Official(apps) => apps.close(),
+            Chosen::Native(_) => {}
+        }
+    }
+}
+
+impl Chosen {
+    async fn start(
+        config: &Config,
+        objects: Objects,
+        confinement: Confinement,
+        watch: &Watch,
+    ) -> Result<Chosen, Error> {
         let confinement = Arc::new(confinement);
         let directory = config.state_dir.join("work");
         let home = config.apps.flwr_home.clone().unwrap_or_else(|| config.state_dir.join("flwr"));
@@ -51,9 +121,8 @@ impl AppRunner {
                 };
                 let assets = setup.assets.clone();
                 let apps = WarmApps::new(setup).map_err(|source| Error::Directory { path: assets, source })?;
-                let found = apps.check().await.map_err(Error::Python)?;
-                tracing::info!(python = found.python, flwr = found.flwr, "apps are kept loaded between instructions");
-                Ok(AppRunner::Warm(apps))
+                tell_python(apps.check().await, config.apps.python_required)?;
+                Ok(Chosen::Warm(apps))
             }
             AppMode::PerMessage => {
                 let interpreter = official::Interpreter {
@@ -62,66 +131,61 @@ impl AppRunner {
                     allow_dependency_installation: config.apps.allow_dependency_installation,
                     confinement,
                 };
-                AppRunner::official(config, official::Launch::PerMessage(interpreter), objects).await
+                Chosen::official(config, official::Launch::PerMessage(interpreter), objects).await
             }
-            AppMode::Process => AppRunner::official(config, official::Launch::BySuperExec, objects).await,
+            AppMode::Process => Chosen::official(config, official::Launch::BySuperExec, objects).await,
             AppMode::Native { name, settings } => {
                 let app = trellis_native::builtin(name, settings).map_err(Error::NativeApp)?;
                 tracing::info!(app = name, "instructions are carried out by an app of this program");
-                Ok(AppRunner::Native(NativeApps::new(app, objects)))
+                Ok(Chosen::Native(NativeApps::new(app, objects)))
             }
         }
     }
 
-    async fn official(config: &Config, launch: official::Launch, objects: Objects) -> Result<AppRunner, Error> {
+    async fn official(config: &Config, launch: official::Launch, objects: Objects) -> Result<Chosen, Error> {
         let superexec_secret = config.apps.superexec_secret.clone();
         let settings = official::Settings { address: config.apps.address, launch, superexec_secret };
         let apps = OfficialApps::start(settings, objects, &CancellationToken::new()).await?;
-        Ok(AppRunner::Official(apps))
+        Ok(Chosen::Official(apps))
     }
+}
 
-    /// Carries out an instruction. Whoever drops the future ends the app.
-    pub async fn execute(&self, job: Job) -> Outcome {
-        match self {
-            AppRunner::Warm(apps) => apps.execute(job).await,
-            AppRunner::Official(apps) => apps.execute(job).await,
-            AppRunner::Native(apps) => apps.execute(job).await,
+/// A node without Python is of use all the same, to runs whose app is part of this program. Others are told, each time.
+fn tell_python(found: Result<WorkerInfo, StartError>, required: bool) -> Result<(), Error> {
+    match found {
+        Ok(WorkerInfo { python, flwr }) => {
+            tracing::info!(python, flwr, "apps are kept loaded between instructions");
+            Ok(())
         }
-    }
-
-    /// Whether the app is part of this program: then that of the run is not needed.
-    pub fn is_native(&self) -> bool {
-        matches!(self, AppRunner::Native(_))
-    }
-
-    /// Nothing more comes for this run.
-    pub fn end_run(&self, run: RunId) {
-        if let AppRunner::Warm(apps) = self {
-            apps.end_run(run);
+        Err(error) if error.is_about_python() && !required => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "apps in Python are refused, others are carried out"
+            );
+            Ok(())
         }
+        Err(error) => Err(Error::Python(error)),
     }
+}
 
-    /// The apps that there are now.
-    pub fn status(&self) -> Vec<AppStatus> {
-        let AppRunner::Warm(apps) = self else { return Vec::new() };
-        let status = |worker: warm::WorkerStatus| {
-            Some(AppStatus {
-                pid: Some(worker.pid),
-                run_id: worker.run?,
-                rss_bytes: worker.rss_bytes,
-                state: if worker.busy { AppState::Working } else { AppState::Idle },
-                since: worker.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-            })
-        };
-        apps.status().into_iter().filter_map(status).collect()
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Ends everything.
-    pub async fn close(&self) {
-        match self {
-            AppRunner::Warm(apps) => apps.close().await,
-            AppRunner::Official(apps) => apps.close(),
-            AppRunner::Native(_) => {}
+    #[test]
+    fn a_node_does_without_python_unless_its_operator_named_one() {
+        let missing = || StartError::NoPython { python: "python3".into(), source: std::io::ErrorKind::NotFound.into() };
+        let without_flwr = || StartError::Unusable { python: "python3".into(), reason: "no flwr".to_owned() };
+        let slow = || StartError::Late { python: "python3".into() };
+        for (error, needed, starts) in [
+            (missing(), false, true),
+            (missing(), true, false),
+            (without_flwr(), false, true),
+            (without_flwr(), true, false),
+            (slow(), false, false),
+        ] {
+            let told = error.to_string();
+            assert_eq!(tell_python(Err(error), needed).is_ok(), starts, "{told}");
         }
     }
 }

@@ -67,6 +67,8 @@ pub struct Apps {
     pub address: SocketAddr,
     /// Python whose `flwr` the apps use.
     pub python: PathBuf,
+    /// Without it the node does not start: its operator named it.
+    pub python_required: bool,
     /// Where apps keep their own things; `None`: in the state directory.
     pub flwr_home: Option<PathBuf>,
     /// Time for one instruction; `None`: as long as its sender waits.

@@ -140,12 +140,7 @@ impl OfficialApps {
         let (mut post, token) = self.board.assign(job);
         let mut app = match AppProcess::start(interpreter, &local(self.address).to_string(), &token, run) {
             Ok(app) => app,
-            Err(error) => {
-                let python = interpreter.python.display();
-                return Outcome::Postponed {
-                    reason: format!("The ClientApp cannot be started with {python}: {error}."),
-                };
-            }
+            Err(error) => return not_started(&interpreter.python, &error),
         };
         tracing::debug!(run, pid = app.pid(), "ClientApp started");
         tokio::select! {
@@ -168,6 +163,17 @@ impl OfficialApps {
             }
         }
     }
+}
+
+/// An interpreter that is not there is for the operator to put there; the sender of the instruction is told at once.
+fn not_started(python: &Path, error: &io::Error) -> Outcome {
+    let reason = format!("The ClientApp cannot be started with {}: {error}", python.display());
+    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) {
+        return crashed(format!(
+            "{reason}: install Python with flwr on the node, or name its interpreter with --python."
+        ));
+    }
+    Outcome::Postponed { reason: format!("{reason}.") }
 }
 
 /// Lets an app that has delivered end by itself; its token is good until then, for its last calls.

@@ -10,6 +10,7 @@ use crate::app::{Job, Outcome, Reply};
 use crate::engine::now;
 use crate::objects::Objects;
 
+/// The app that the operator chose, for every run.
 pub struct NativeApps {
     app: Arc<dyn ClientApp>,
     objects: Objects,
@@ -30,15 +31,17 @@ impl NativeApps {
     }
 
     pub async fn execute(&self, job: Job) -> Outcome {
-        let stop = Stop::default();
-        let _guard = StopOnDrop(stop.clone());
-        let (app, objects) = (Arc::clone(&self.app), self.objects.clone());
-        match tokio::task::spawn_blocking(move || carry_out(app.as_ref(), &job, &objects, &stop)).await {
-            Ok(outcome) => outcome,
-            Err(panic) => {
-                Outcome::Failed { code: ErrorCode::ClientAppCrashed, reason: format!("The app broke: {panic}") }
-            }
-        }
+        execute(Arc::clone(&self.app), self.objects.clone(), job).await
+    }
+}
+
+/// Lets an app carry out an instruction, beside what waits; given up, it is told to stop.
+pub async fn execute(app: Arc<dyn ClientApp>, objects: Objects, job: Job) -> Outcome {
+    let stop = Stop::default();
+    let _guard = StopOnDrop(stop.clone());
+    match tokio::task::spawn_blocking(move || carry_out(app.as_ref(), &job, &objects, &stop)).await {
+        Ok(outcome) => outcome,
+        Err(panic) => Outcome::Failed { code: ErrorCode::ClientAppCrashed, reason: format!("The app broke: {panic}") },
     }
 }
 

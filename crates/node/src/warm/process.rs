@@ -65,6 +65,11 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// There is no Python that could run apps.
+    pub fn is_about_python(&self) -> bool {
+        matches!(self, StartError::NoPython { .. } | StartError::Unusable { .. })
+    }
+
     /// Another try may succeed without anybody doing anything.
     pub fn may_pass(&self) -> bool {
         matches!(self, StartError::NotNow(_))

@@ -47,13 +47,24 @@ async fn an_app_that_is_killed_is_said_to_be() {
 }
 
 #[tokio::test]
-async fn an_app_that_cannot_be_started_is_tried_later() {
+async fn an_app_that_cannot_be_started_just_now_is_tried_later() {
+    let directory = TempDir::new().unwrap();
+    let launch = interpreter(directory.path(), "");
+    // A program that somebody writes to is not started by the system.
+    let _busy = std::fs::OpenOptions::new().write(true).open(directory.path().join("python")).unwrap();
+    let scene = Scene::new(launch).await;
+    let outcome = scene.apps.execute(scene.job()).await;
+    assert!(matches!(&outcome, Outcome::Postponed { reason } if reason.contains("cannot be started")), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn without_python_the_sender_is_told() {
     let directory = TempDir::new().unwrap();
     let launch = interpreter(directory.path(), "");
     std::fs::remove_file(directory.path().join("python")).unwrap();
     let scene = Scene::new(launch).await;
     let outcome = scene.apps.execute(scene.job()).await;
-    assert!(matches!(outcome, Outcome::Postponed { reason } if reason.contains("cannot be started")));
+    assert!(matches!(&outcome, Outcome::Failed { reason, .. } if reason.contains("install Python")), "{outcome:?}");
 }
 
 /// The token is for the app alone: not for everybody who can list processes.

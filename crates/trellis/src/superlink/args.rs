@@ -182,12 +182,15 @@ pub struct StateArgs {
 #[command(next_help_heading = "Apps")]
 pub struct AppArgs {
     /// Who starts ServerApps: `subprocess` (the SuperLink) or `process` (a flower-superexec) [default: subprocess]
+    ///
+    /// Native runs, which need no Python, are started by the SuperLink in both cases.
     #[arg(long, value_name = "MODE")]
     pub isolation: Option<String>,
 
     /// Python interpreter that runs ServerApps [default: that of the `flwr-serverapp` on PATH]
     ///
-    /// Its environment must have Flower and what the apps import. Only used with --isolation subprocess.
+    /// Its environment must have Flower and what the apps import. Only used with --isolation subprocess. Without one, native
+    /// runs are served alone.
     #[arg(long, value_name = "FILE")]
     pub python: Option<String>,
 

@@ -50,6 +50,7 @@ impl Checker<'_> {
             max_concurrent: concurrent as usize,
             address: self.app_address(mode == AppMode::Process),
             python: self.python(&mode, machine),
+            python_required: args.python.is_some(),
             flwr_home: args.flwr_dir.as_deref().map(|path| self.resolve("flwr-dir", path)),
             timeout: self.duration("app-timeout", args.app_timeout.as_deref(), LONGEST_WORK),
             allow_dependency_installation: args.allow_runtime_dependency_installation,
@@ -137,7 +138,9 @@ impl Checker<'_> {
             Some(python) => python,
             None => {
                 if needed {
-                    self.warn(format!("flwr-clientapp is not on PATH: apps are run by {PYTHON}, which must have flwr"));
+                    self.warn(format!(
+                        "flwr-clientapp is not on PATH: apps in Python are run by {PYTHON}, which must have flwr"
+                    ));
                 }
                 PYTHON.into()
             }
