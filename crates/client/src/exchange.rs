@@ -5,8 +5,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
-use hyper::{HeaderMap, Request, Response};
+use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
+use tokio::task::JoinHandle;
 
 use crate::connect::{HTTP_1, Stream, connect};
 use crate::error::Error;
@@ -15,6 +16,18 @@ use crate::{Patience, Target};
 /// A fleet of 100,000 nodes is listed in less.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 
+/// What is asked.
+pub(crate) struct Inquiry<'a> {
+    pub path: &'a str,
+    pub kind: &'static str,
+    pub body: Bytes,
+    /// The headers that prove who asks.
+    pub proof: &'a HeaderMap,
+}
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const PROTOBUF: &str = "application/protobuf";
+
 /// What came back.
 pub(crate) struct Answer {
     pub status: u16,
@@ -22,33 +35,72 @@ pub(crate) struct Answer {
     pub body: Option<Bytes>,
 }
 
-/// Connects, asks, reads the answer. `proof` are the headers that prove who asks.
-pub(crate) async fn exchange(
-    target: &Target,
-    patience: &Patience,
-    path: &str,
-    body: Bytes,
-    proof: &HeaderMap,
-) -> Result<Answer, Error> {
-    let too_slow = |step, limit| Error::TooSlow { endpoint: target.endpoint(), step, limit };
-    let connecting = tokio::time::timeout(patience.connect, connect(target, &[HTTP_1]));
-    let connected = connecting.await.map_err(|_| too_slow("accept a connection", patience.connect))??;
-    let request = request(target, path, body, proof);
-    let asking = tokio::time::timeout(patience.answer, ask(target, connected.stream, request));
-    asking.await.map_err(|_| too_slow("answer", patience.answer))?
+/// An answer that is still coming. Its connection ends with it.
+pub(crate) struct Coming {
+    pub status: u16,
+    pub body: Incoming,
+    connection: JoinHandle<Result<(), hyper::Error>>,
 }
 
-fn request(target: &Target, path: &str, body: Bytes, proof: &HeaderMap) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(body));
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+/// Connects, asks, reads the answer.
+pub(crate) async fn exchange(target: &Target, patience: &Patience, inquiry: Inquiry<'_>) -> Result<Answer, Error> {
+    let limit = patience.answer;
+    let stream = reach(target, patience).await?;
+    let answering = async {
+        let mut coming = ask(target, stream, request(target, inquiry)).await?;
+        let body = read(&mut coming.body).await.map_err(|error| failed(target, error))?;
+        Ok(Answer { status: coming.status, body })
+    };
+    let too_slow = |_| Error::TooSlow { endpoint: target.endpoint(), step: "answer", limit };
+    tokio::time::timeout(limit, answering).await.map_err(too_slow)?
+}
+
+/// How an answer that is read piece by piece begins.
+pub(crate) enum Begun {
+    Well(Coming),
+    Otherwise(Answer),
+}
+
+/// The same, for an answer that is read piece by piece: the patience ends with its beginning.
+pub(crate) async fn begin(target: &Target, patience: &Patience, inquiry: Inquiry<'_>) -> Result<Begun, Error> {
+    let limit = patience.answer;
+    let stream = reach(target, patience).await?;
+    let answering = async {
+        let mut coming = ask(target, stream, request(target, inquiry)).await?;
+        if coming.status == 200 {
+            return Ok(Begun::Well(coming));
+        }
+        let body = read(&mut coming.body).await.map_err(|error| failed(target, error))?;
+        Ok(Begun::Otherwise(Answer { status: coming.status, body }))
+    };
+    let too_slow = |_| Error::TooSlow { endpoint: target.endpoint(), step: "answer", limit };
+    tokio::time::timeout(limit, answering).await.map_err(too_slow)?
+}
+
+async fn reach(target: &Target, patience: &Patience) -> Result<Box<dyn Stream>, Error> {
+    let limit = patience.connect;
+    let too_slow = |_| Error::TooSlow { endpoint: target.endpoint(), step: "accept a connection", limit };
+    let connected = tokio::time::timeout(limit, connect(target, &[HTTP_1])).await.map_err(too_slow)??;
+    Ok(connected.stream)
+}
+
+fn request(target: &Target, inquiry: Inquiry<'_>) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(inquiry.body));
     *request.method_mut() = hyper::Method::POST;
-    *request.uri_mut() = path.parse().expect("paths of calls are paths");
+    *request.uri_mut() = inquiry.path.parse().expect("paths of calls are paths");
     let headers = request.headers_mut();
     let host = HeaderValue::try_from(target.endpoint());
     headers.insert(header::HOST, host.unwrap_or(HeaderValue::from_static("superlink")));
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(inquiry.kind));
+    headers.insert(header::ACCEPT, HeaderValue::from_static(inquiry.kind));
     headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("trellis/", env!("CARGO_PKG_VERSION"))));
-    for (name, value) in proof {
+    for (name, value) in inquiry.proof {
         let mut value = value.clone();
         value.set_sensitive(true);
         headers.insert(name.clone(), value);
@@ -56,25 +108,28 @@ fn request(target: &Target, path: &str, body: Bytes, proof: &HeaderMap) -> Reque
     request
 }
 
-async fn ask(target: &Target, stream: Box<dyn Stream>, request: Request<Full<Bytes>>) -> Result<Answer, Error> {
-    let failed = |source: hyper::Error| match source.is_parse() {
-        true => Error::NotHttp { endpoint: target.endpoint(), source },
-        false => Error::Broken { endpoint: target.endpoint(), source },
-    };
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
+async fn ask(target: &Target, stream: Box<dyn Stream>, request: Request<Full<Bytes>>) -> Result<Coming, Error> {
+    let opened = http1::handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = opened.map_err(|error| failed(target, error))?;
     let connection = tokio::spawn(connection);
-    let answer = async {
-        let response = sender.send_request(request).await?;
-        let status = response.status().as_u16();
-        Ok(Answer { status, body: read(response).await? })
-    };
-    let answer = answer.await.map_err(failed);
-    connection.abort();
-    answer
+    match sender.send_request(request).await {
+        Ok(response) => Ok(Coming { status: response.status().as_u16(), body: response.into_body(), connection }),
+        Err(error) => {
+            connection.abort();
+            Err(failed(target, error))
+        }
+    }
 }
 
-async fn read(response: Response<Incoming>) -> Result<Option<Bytes>, hyper::Error> {
-    let mut body = response.into_body();
+/// What a connection that went wrong means.
+pub(crate) fn failed(target: &Target, source: hyper::Error) -> Error {
+    match source.is_parse() {
+        true => Error::NotHttp { endpoint: target.endpoint(), source },
+        false => Error::Broken { endpoint: target.endpoint(), source },
+    }
+}
+
+async fn read(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };

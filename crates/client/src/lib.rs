@@ -1,12 +1,13 @@
 //! The side of those who call a SuperLink: people with a shell, nodes that want to join, nodes at work, and ServerApps. Our own
-//! calls are JSON over HTTP (`call`), made one at a time; Flower's go over gRPC or HTTP, those of nodes in `fleet`, those of
-//! ServerApps in `app`. Connections are trusted or not made at all (`trust`).
+//! calls are JSON over HTTP (`call`), made one at a time; Flower's go over gRPC or HTTP: those of people in `control`, those of
+//! nodes in `fleet`, those of ServerApps in `app`. Connections are trusted or not made at all (`trust`).
 //!
 //! Knows nothing of command lines, and nothing of what is inside a SuperLink.
 
 pub mod app;
 mod call;
 mod connect;
+mod control;
 mod error;
 mod exchange;
 pub mod fleet;
@@ -17,6 +18,7 @@ mod target;
 mod trust;
 
 pub use call::*;
+pub use control::{AcquiredTask, LogPart, LogStream};
 pub use error::{Distrust, Error};
 pub use node_key::NodeKey;
 pub use report::{

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::call::Call;
 use crate::error::Error;
-use crate::exchange::{Answer, exchange};
+use crate::exchange::{Answer, Begun, Coming, Inquiry, JSON, PROTOBUF, begin, exchange};
 use crate::node_key::NodeKey;
 use crate::target::{Target, Token};
 
@@ -57,9 +57,46 @@ impl SuperLink {
 
     /// Makes a call as the account whose token is known. A call that was answered "not now" is repeated a few times.
     pub async fn call<C: Call>(&self, call: &C) -> Result<C::Answer, Error> {
+        self.prove(call, &self.as_account()).await
+    }
+
+    /// The proof that the account calls whose token is known.
+    fn as_account(&self) -> HeaderMap {
         let bearer = |token: &Token| HeaderValue::try_from(format!("Bearer {}", token.reveal()));
         let proof = self.target.token.iter().map(|token| (AUTHORIZATION, bearer(token).expect("tokens are printable")));
-        self.prove(call, &proof.collect()).await
+        proof.collect()
+    }
+
+    /// Makes a call of Flower's own, as that account.
+    pub(crate) async fn flower<A: prost::Message + Default>(
+        &self,
+        api: &str,
+        name: &'static str,
+        question: &impl prost::Message,
+    ) -> Result<A, Error> {
+        let (path, proof) = (format!("/v1/{api}/{name}"), self.as_account());
+        let body = Bytes::from(question.encode_to_vec());
+        let inquiry = || Inquiry { path: &path, kind: PROTOBUF, body: body.clone(), proof: &proof };
+        let decode = |body: &[u8]| A::decode(body).map_err(|error| error.to_string());
+        self.insist(|| self.once(name, inquiry(), decode)).await
+    }
+
+    /// Begins a call of Flower's own whose answer is a stream.
+    pub(crate) async fn flower_stream(
+        &self,
+        name: &'static str,
+        question: &impl prost::Message,
+    ) -> Result<Coming, Error> {
+        let (path, proof) = (format!("/v1/control/{name}"), self.as_account());
+        let inquiry = Inquiry { path: &path, kind: PROTOBUF, body: question.encode_to_vec().into(), proof: &proof };
+        match begin(&self.target, &self.patience, inquiry).await? {
+            Begun::Well(coming) => Ok(coming),
+            Begun::Otherwise(Answer { status, body }) => Err(self.refused(name, status, &body.unwrap_or_default())),
+        }
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
     }
 
     /// Makes a call as the node with this key, in the way in which nodes sign all their calls.
@@ -79,26 +116,40 @@ impl SuperLink {
     async fn prove<C: Call>(&self, call: &C, proof: &HeaderMap) -> Result<C::Answer, Error> {
         let path = format!("/v1/trellis/{}", C::NAME);
         let body = Bytes::from(serde_json::to_vec(call).expect("calls are plain data"));
+        let inquiry = || Inquiry { path: &path, kind: JSON, body: body.clone(), proof };
+        let decode = |body: &[u8]| serde_json::from_slice(body).map_err(|error| error.to_string());
+        self.insist(|| self.once(C::NAME, inquiry(), decode)).await
+    }
+
+    /// Repeats what was answered "not now".
+    async fn insist<A, F: Future<Output = Result<A, Error>>>(&self, ask: impl Fn() -> F) -> Result<A, Error> {
         for wait in &self.patience.retries {
-            match self.once::<C>(&path, body.clone(), proof).await {
+            match ask().await {
                 Err(Error::Refused { status: 503, .. }) => tokio::time::sleep(*wait).await,
                 other => return other,
             }
         }
-        self.once::<C>(&path, body, proof).await
+        ask().await
     }
 
-    async fn once<C: Call>(&self, path: &str, body: Bytes, proof: &HeaderMap) -> Result<C::Answer, Error> {
-        let Answer { status, body } = exchange(&self.target, &self.patience, path, body, proof).await?;
-        let endpoint = self.endpoint();
-        let unexpected = |what: String| Error::Unexpected { endpoint: self.endpoint(), call: C::NAME, status, what };
+    async fn once<A>(
+        &self,
+        call: &'static str,
+        inquiry: Inquiry<'_>,
+        decode: impl Fn(&[u8]) -> Result<A, String>,
+    ) -> Result<A, Error> {
+        let Answer { status, body } = exchange(&self.target, &self.patience, inquiry).await?;
+        let unexpected = |what: String| Error::Unexpected { endpoint: self.endpoint(), call, status, what };
         let Some(body) = body else { return Err(unexpected("it is too long".to_owned())) };
-        if status == 200 {
-            return serde_json::from_slice(&body).map_err(|error| unexpected(error.to_string()));
-        }
-        match serde_json::from_slice::<Refusal>(&body) {
-            Ok(Refusal { detail }) if status >= 400 => Err(Error::Refused { endpoint, call: C::NAME, status, detail }),
-            _ => Err(unexpected(quote(&body))),
+        if status == 200 { decode(&body).map_err(unexpected) } else { Err(self.refused(call, status, &body)) }
+    }
+
+    /// What an answer means that is not the one that was hoped for.
+    pub(crate) fn refused(&self, call: &'static str, status: u16, body: &[u8]) -> Error {
+        let endpoint = self.endpoint();
+        match serde_json::from_slice::<Refusal>(body) {
+            Ok(Refusal { detail }) if status >= 400 => Error::Refused { endpoint, call, status, detail },
+            _ => Error::Unexpected { endpoint, call, status, what: quote(body) },
         }
     }
 }

@@ -26,7 +26,7 @@ pub use builtin::{Description, builtin, builtins};
 pub use data::partition::{MIN_PARTITION_EXAMPLES, PartitionError, Scheme, owners};
 pub use exchange::{ARRAYS, CONFIG, METRICS, NUM_EXAMPLES, SERVER_ROUND};
 pub use handle::{Handled, NotHandled, handle_message};
-pub use problem::Problem;
+pub use problem::{Problem, nearest};
 pub use settings::Setting;
 
 /// The example in the documentation must compile.

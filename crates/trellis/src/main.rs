@@ -14,6 +14,8 @@ mod nodes;
 mod pki;
 mod process;
 mod remote;
+mod run;
+mod serverapp;
 mod service;
 mod settings;
 mod superlink;
@@ -38,6 +40,7 @@ const HELP_WIDTH: usize = 110;
 
 const AFTER_HELP: &str = "\
 Examples:
+  trellis run                         train on this machine, to see how it goes
   trellis superlink --insecure        serve a federation on this machine, to try it out
   trellis superlink --help            all its flags, with examples
   trellis supernode --insecure        take part in it with this machine
@@ -63,6 +66,9 @@ enum Command {
     /// Make and renew certificates, and say which ones clients shall trust
     Pki(pki::PkiArgs),
     Model(model::ModelArgs),
+    Run(Box<run::RunArgs>),
+    #[command(hide = true)]
+    Serverapp(serverapp::ServerappArgs),
     Nodes(nodes::NodesArgs),
     Node(node::NodeArgs),
     Account(account::AccountArgs),
@@ -113,6 +119,8 @@ impl Command {
             Command::Supernode(_) => supernode::run("trellis supernode", &[]),
             Command::Pki(args) => pki::run(args),
             Command::Model(args) => model::run(&args),
+            Command::Run(args) => run::run(&args),
+            Command::Serverapp(args) => serverapp::run(&args),
             Command::Nodes(args) => nodes::run(&args),
             Command::Node(args) => node::run(&args),
             Command::Account(args) => account::run(&args),

@@ -65,7 +65,8 @@ impl StopSignals {
         });
     }
 
-    async fn next(&mut self) -> (&'static str, i32) {
+    /// The next one: its name and number.
+    pub async fn next(&mut self) -> (&'static str, i32) {
         tokio::select! {
             _ = self.terminate.recv() => ("SIGTERM", SignalKind::terminate().as_raw_value()),
             _ = self.interrupt.recv() => ("SIGINT", SignalKind::interrupt().as_raw_value()),

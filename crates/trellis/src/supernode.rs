@@ -105,7 +105,8 @@ fn unusable_key(path: &Path) -> Option<String> {
     }
 }
 
-fn python() -> Option<PathBuf> {
+/// The interpreter of the `flwr-clientapp` on PATH.
+pub fn python() -> Option<PathBuf> {
     trellis_link::interpreter_of("flwr-clientapp", std::env::var_os("PATH").as_deref()).ok()
 }
 

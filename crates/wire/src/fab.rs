@@ -1,25 +1,26 @@
-//! FABs, the bundles that apps travel in: what one says about itself.
+//! FABs, the bundles that apps travel in: what one says about itself, and how one is made (`App`).
 //!
 //! A FAB is a zip with a `pyproject.toml` in it; it comes from outside and is not trusted. Nothing here unpacks one, or decides
 //! what its app may do.
 
-use std::collections::BTreeMap;
+mod app;
+mod archive;
+mod config;
+mod contents;
+mod pattern;
+mod text;
+
 use std::io::{Cursor, Read};
 
 use thiserror::Error;
 
-use crate::proto;
-use crate::proto::scalar::Scalar;
+pub use app::{App, Bundle};
+pub use config::{CONFIG, Config, config};
+
+const PYPROJECT: &str = "pyproject.toml";
 
 /// The largest `pyproject.toml` that is read.
 pub const MAX_PYPROJECT_BYTES: u64 = 1 << 20;
-/// Where an app keeps its configuration.
-pub const CONFIG: &str = "tool.flwr.app.config";
-/// Tables within tables of a configuration.
-const MAX_CONFIG_DEPTH: usize = 64;
-
-/// A configuration by the names of its values, those of tables joined by dots.
-pub type Config = BTreeMap<String, proto::Scalar>;
 
 /// Why a FAB cannot be used, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -47,7 +48,7 @@ impl FabMetadata {
 /// Reads the app's `pyproject.toml`.
 pub fn pyproject(fab: &[u8]) -> Result<toml::Table, BadFab> {
     let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| bad(format!("not a zip ({error})")))?;
-    let file = archive.by_name("pyproject.toml").map_err(|_| bad("it has no pyproject.toml"))?;
+    let file = archive.by_name(PYPROJECT).map_err(|_| bad("it has no pyproject.toml"))?;
     let mut text = String::new();
     // One byte more than is allowed: what is longer is told from what just fits.
     file.take(MAX_PYPROJECT_BYTES + 1)
@@ -91,46 +92,6 @@ pub fn built_in(client_app: &str) -> Option<&str> {
 pub fn find<'a>(project: &'a toml::Table, path: &str) -> Option<&'a toml::Value> {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     rest.into_iter().flat_map(|rest| rest.split('.')).try_fold(project.get(first)?, |value, key| value.get(key))
-}
-
-/// The app's own configuration: what its runs have where they say nothing else.
-pub fn config(project: &toml::Table) -> Result<Config, BadFab> {
-    let mut config = Config::new();
-    match find(project, CONFIG) {
-        None => {}
-        Some(toml::Value::Table(table)) => flatten(table, "", 1, &mut config)?,
-        Some(_) => return Err(bad(format!("[{CONFIG}] in pyproject.toml is not a table"))),
-    }
-    Ok(config)
-}
-
-fn flatten(table: &toml::Table, above: &str, depth: usize, config: &mut Config) -> Result<(), BadFab> {
-    if depth > MAX_CONFIG_DEPTH {
-        return Err(bad(format!("[{CONFIG}] has more than {MAX_CONFIG_DEPTH} tables within each other")));
-    }
-    for (key, value) in table {
-        let path = if above.is_empty() { key.clone() } else { format!("{above}.{key}") };
-        let scalar = match value {
-            toml::Value::Table(inner) => {
-                flatten(inner, &path, depth + 1, config)?;
-                continue;
-            }
-            toml::Value::Boolean(value) => Scalar::Bool(*value),
-            toml::Value::Integer(value) => Scalar::Sint64(*value),
-            toml::Value::Float(value) => Scalar::Double(*value),
-            toml::Value::String(value) => Scalar::String(value.clone()),
-            toml::Value::Array(_) | toml::Value::Datetime(_) => {
-                let what = value.type_str();
-                let why = format!("{path} in [{CONFIG}] is of type {what}, and must be a bool, int, float or string");
-                return Err(bad(why));
-            }
-        };
-        // Flower takes whichever comes last in the file; nobody can mean that.
-        if config.insert(path.clone(), proto::Scalar { scalar: Some(scalar) }).is_some() {
-            return Err(bad(format!("{path} is twice in [{CONFIG}]: as a key with a dot, and as a table")));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

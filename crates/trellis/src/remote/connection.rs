@@ -14,16 +14,16 @@ use super::secret::token_from;
 use super::trouble::{Trouble, explain};
 use crate::address::{Address, Host};
 
+const DEFAULT_SUPERLINK: &str = "127.0.0.1:8000";
 const DEFAULT_PORT: u16 = 8000;
 const TOKEN_VARIABLE: &str = "TRELLIS_TOKEN";
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
-    /// The SuperLink to call: host and port of its HTTP API
+    /// The SuperLink to call: host and port of its HTTP API [default: 127.0.0.1:8000]
     #[arg(long, value_name = "HOST:PORT", env = "TRELLIS_SUPERLINK", hide_env_values = true)]
-    #[arg(default_value = "127.0.0.1:8000")]
-    superlink: String,
+    superlink: Option<String>,
 
     /// PEM file with the authorities that may have signed the SuperLink's certificate [default: those of the system]
     #[arg(long, value_name = "FILE", env = "TRELLIS_ROOT_CERTIFICATES", hide_env_values = true)]
@@ -63,6 +63,11 @@ pub struct CallerArgs {
 }
 
 impl CallerArgs {
+    /// Whether a SuperLink was named at all.
+    pub fn names_superlink(&self) -> bool {
+        self.connection.superlink.is_some()
+    }
+
     pub fn superlink(&self) -> Result<SuperLink, Trouble> {
         match token_from(self.token_file.as_deref(), TOKEN_VARIABLE) {
             Ok(token) => self.connection.superlink(token),
@@ -88,8 +93,12 @@ impl ConnectionArgs {
         }
     }
 
+    fn named(&self) -> &str {
+        self.superlink.as_deref().unwrap_or(DEFAULT_SUPERLINK)
+    }
+
     fn address(&self) -> Result<Address, Trouble> {
-        let text = self.superlink.as_str();
+        let text = self.named();
         let alone = Host::parse(text).map(|host| Address { host, port: DEFAULT_PORT });
         alone.or_else(|_| Address::parse(text)).map_err(|why| {
             let what = format!("--superlink cannot be {text:?}: {why}");
@@ -105,7 +114,7 @@ impl ConnectionArgs {
                 "keep one of them; --insecure=false overrides the environment variable TRELLIS_INSECURE",
             )),
             (None, true) if !here && !self.allow_insecure_network => Err(Trouble::usage(
-                format!("--insecure: {} is not on this machine, and all could be read on the way", self.superlink),
+                format!("--insecure: {} is not on this machine, and all could be read on the way", self.named()),
                 "remove --insecure; where the whole network is trusted, add --allow-insecure-network",
             )),
             (None, true) => Ok(Security::Plaintext),

@@ -5,7 +5,12 @@ use std::path::Path;
 
 fn args(superlink: &str, insecure: bool, root_certificates: Option<&Path>, network: bool) -> ConnectionArgs {
     let root_certificates = root_certificates.map(Path::to_owned);
-    ConnectionArgs { superlink: superlink.to_owned(), root_certificates, insecure, allow_insecure_network: network }
+    ConnectionArgs {
+        superlink: Some(superlink.to_owned()),
+        root_certificates,
+        insecure,
+        allow_insecure_network: network,
+    }
 }
 
 /// `plain` or `tls`, or what is wrong.

@@ -1,0 +1,268 @@
+//! `trellis run`: trains. Sends a run to a SuperLink, or makes a federation in this process and sends it there; then follows
+//! the run to its end. Wiring only: what is sent is decided in `plan`, what is seen in `show`.
+
+mod args;
+mod federation;
+mod follow;
+mod plan;
+mod show;
+mod value;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use args::DEFAULT_NODES;
+pub use args::RunArgs;
+use federation::{Federation, Wanted};
+use follow::{Followed, Follower};
+use plan::{Place, Plan, plan};
+use serde_json::json;
+use show::Show;
+use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
+use trellis_client::app::App;
+use trellis_client::{SuperLink, Target};
+use trellis_train::Options;
+
+use crate::logging::{self, LogFormat, LogSettings};
+use crate::process::{StopSignals, raise_open_file_limit};
+use crate::remote::{Format, Trouble, print, print_json, remark};
+
+const CALLED: &str = "trellis run";
+const MODELS: &str = "models";
+/// The kind of ServerApp that this program is.
+const NATIVE_TASK: &str = "trellis-serverapp";
+/// How long work that was given up may go on after the run has ended.
+const LEFTOVERS: Duration = Duration::from_secs(2);
+/// Between questions for the run, where the SuperLink has none to give.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// What a shell adds to the number of a signal.
+const BY_SIGNAL: u8 = 128;
+
+pub fn run(args: &RunArgs) -> ExitCode {
+    let runtime = match Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Trouble::failed(format!("the system gives no runtime: {error}"), None).tell(CALLED),
+    };
+    let outcome = runtime.block_on(train(args));
+    runtime.shutdown_timeout(LEFTOVERS);
+    outcome.unwrap_or_else(|trouble| trouble.tell(CALLED))
+}
+
+async fn train(args: &RunArgs) -> Result<ExitCode, Trouble> {
+    let remote = args.place.caller.names_superlink();
+    let nodes = args.here.nodes.unwrap_or(DEFAULT_NODES);
+    let place = if remote { Place::Remote } else { Place::Here(nodes) };
+    let planned = all(misplaced(args, remote), all(plan(args, place), superlink(args, remote)))?;
+    let ((), (plan, superlink)) = planned;
+    if args.dry_run {
+        tell(&plan, args.output.format);
+        return Ok(ExitCode::SUCCESS);
+    }
+    for note in plan.training.iter().flat_map(|training| &training.notes) {
+        remark(&format!("note: {note}"));
+    }
+    match superlink {
+        Some(superlink) => there(args, &superlink, plan).await,
+        None => here(args, nodes, plan).await,
+    }
+}
+
+/// Both, or the trouble of both.
+fn all<A, B>(one: Result<A, Trouble>, other: Result<B, Trouble>) -> Result<(A, B), Trouble> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok((one, other)),
+        (Err(trouble), Err(more)) => Err(trouble.and(more)),
+        (Err(trouble), _) | (_, Err(trouble)) => Err(trouble),
+    }
+}
+
+fn superlink(args: &RunArgs, remote: bool) -> Result<Option<SuperLink>, Trouble> {
+    if remote { args.place.caller.superlink().map(Some) } else { Ok(None) }
+}
+
+/// Flags that belong to the other place.
+fn misplaced(args: &RunArgs, remote: bool) -> Result<(), Trouble> {
+    let here = &args.here;
+    let only_here = [
+        ("--nodes", here.nodes.is_some()),
+        ("--models", here.models.is_some()),
+        ("--state-dir", here.state_dir.is_some()),
+        ("--python", here.python.is_some()),
+    ];
+    let given = only_here.into_iter().filter(|(_, given)| *given && remote);
+    let mut troubles: Vec<Trouble> = given
+        .map(|(flag, _)| {
+            let what = format!("{flag} is for a federation in this process, and a SuperLink is given");
+            Trouble::usage(what, "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK)")
+        })
+        .collect();
+    if args.detach && !remote {
+        let what = "--detach: a federation in this process ends with it";
+        troubles.push(Trouble::usage(what, "leave it out, or give --superlink"));
+    }
+    if here.nodes == Some(0) {
+        troubles.push(Trouble::usage("--nodes: without nodes nothing is trained", "give at least 1"));
+    }
+    troubles.into_iter().reduce(Trouble::and).map_or(Ok(()), Err)
+}
+
+/// What would be sent.
+fn tell(plan: &Plan, format: Format) {
+    let fab = &plan.bundle.fab;
+    match format {
+        Format::Table => print(&format!("{}\nbundle {}, {} bytes\n", plan.summary(), fab.hash_str, fab.content.len())),
+        Format::Json => {
+            let values: std::collections::BTreeMap<_, _> =
+                plan.values.iter().map(|(key, scalar)| (key, value::to_toml(scalar))).collect();
+            print_json(&json!({
+                "app": plan.bundle.metadata.id(),
+                "version": plan.bundle.metadata.version,
+                "fab_hash": fab.hash_str,
+                "fab_bytes": fab.content.len(),
+                "native": plan.training.is_some(),
+                "values": values,
+            }));
+        }
+    }
+}
+
+/// On a SuperLink that is there already.
+async fn there(args: &RunArgs, superlink: &SuperLink, plan: Plan) -> Result<ExitCode, Trouble> {
+    // Before the run is there: from then on Ctrl-C is about it.
+    let mut signals = listen()?;
+    let (summary, native) = (plan.summary(), plan.training.is_some());
+    let run = superlink.start_run(plan.bundle.fab, plan.values).await?;
+    let mut show = Show::new(args.output.format);
+    show.started(run, &summary);
+    if args.detach {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let follower = Follower::new(superlink, run, &mut signals);
+    let followed = if native { follower.reports(&mut show).await } else { follower.log(&mut show).await };
+    conclude(run, &followed?, &mut show, " (where the SuperLink is)")
+}
+
+/// In this process.
+async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trouble> {
+    let mut signals = listen()?;
+    start_log(args.here.verbose)?;
+    // Each node keeps some files and connections open.
+    if let Err(error) = raise_open_file_limit() {
+        tracing::warn!(%error, "the limit of open files could not be raised: fewer SuperNodes fit");
+    }
+    let native = plan.training.is_some();
+    let wanted = Wanted {
+        nodes,
+        state_dir: args.here.state_dir.clone(),
+        apps: plan.client_apps.clone(),
+        python_server_app: !native,
+        python: args.here.python.clone(),
+    };
+    let mut federation = Federation::start(&wanted).await?;
+    let (superlink, target) = (federation.superlink.clone(), federation.target.clone());
+    let training = in_this_process(args, &superlink, &target, native, plan, &mut signals);
+    let outcome = tokio::select! {
+        outcome = training => outcome,
+        why = federation.broken() => Err(Trouble::failed(why, Some("-v shows the log of all parts"))),
+    };
+    federation.stop().await;
+    outcome
+}
+
+async fn in_this_process(
+    args: &RunArgs,
+    superlink: &SuperLink,
+    target: &Target,
+    native: bool,
+    plan: Plan,
+    signals: &mut StopSignals,
+) -> Result<ExitCode, Trouble> {
+    let summary = plan.summary();
+    let run = superlink.start_run(plan.bundle.fab, plan.values).await?;
+    let mut show = Show::new(args.output.format);
+    show.started(run, &summary);
+    let follower = Follower::new(superlink, run, signals);
+    if !native {
+        return conclude(run, &follower.log(&mut show).await?, &mut show, "");
+    }
+    let trainer = Trainer::start(superlink.clone(), target.clone(), run, models(args));
+    let followed = follower.reports(&mut show).await?;
+    trainer.end().await;
+    conclude(run, &followed, &mut show, "")
+}
+
+/// Where checkpoints go.
+fn models(args: &RunArgs) -> PathBuf {
+    let beside = || args.here.state_dir.as_deref().unwrap_or(Path::new("")).join(MODELS);
+    let directory = args.here.models.clone().unwrap_or_else(beside);
+    std::path::absolute(&directory).unwrap_or(directory)
+}
+
+/// The ServerApp of a native run, in this process.
+struct Trainer(JoinHandle<()>);
+
+impl Trainer {
+    fn start(superlink: SuperLink, target: Target, run: u64, models: PathBuf) -> Trainer {
+        Trainer(tokio::spawn(async move {
+            let task = loop {
+                match superlink.acquire_task(NATIVE_TASK).await {
+                    Ok(Some(task)) if task.run == run => break task,
+                    // One that an earlier process left in the state directory.
+                    Ok(Some(task)) => drop(superlink.stop_run(task.run).await),
+                    Ok(None) => tokio::time::sleep(ASK_AGAIN).await,
+                    Err(error) => {
+                        tracing::error!("the run cannot be taken: {error}");
+                        tokio::time::sleep(ASK_AGAIN).await;
+                    }
+                }
+            };
+            let options = Options { models_dir: models, ..Options::default() };
+            if let Err(error) = trellis_train::run(App::new(target, task.token), options).await {
+                // The run's state says the same to whoever follows it.
+                tracing::debug!("the training ended: {error}");
+            }
+        }))
+    }
+
+    /// Waits for what a training still has to put away once its run is over.
+    async fn end(self) {
+        let mut task = self.0;
+        if tokio::time::timeout(LEFTOVERS, &mut task).await.is_err() {
+            task.abort();
+        }
+    }
+}
+
+fn listen() -> Result<StopSignals, Trouble> {
+    StopSignals::listen().map_err(|error| Trouble::failed(format!("signals cannot be listened to: {error}"), None))
+}
+
+/// The log of all parts goes to stderr; what is not wrong is shown only where it was asked for.
+fn start_log(verbose: bool) -> Result<(), Trouble> {
+    let level = if verbose { "info" } else { "error" };
+    let settings = LogSettings { format: LogFormat::Text, level: level.to_owned(), file: None };
+    logging::start("run", &settings).map_err(|error| Trouble::failed(error.to_string(), None))
+}
+
+/// Tells how it ended; what to exit with.
+fn conclude(run: u64, followed: &Followed, show: &mut Show, place: &str) -> Result<ExitCode, Trouble> {
+    match followed {
+        Followed::Left(signal) => {
+            remark(&format!("run {run} was told to stop, and may still be ending"));
+            Ok(ExitCode::from(BY_SIGNAL + signal))
+        }
+        Followed::Stopped(ended, signal) => {
+            show.ended(run, ended, place);
+            Ok(ExitCode::from(BY_SIGNAL + signal))
+        }
+        Followed::ToTheEnd(ended) => {
+            show.ended(run, ended, place);
+            match ended.is_completed() {
+                true => Ok(ExitCode::SUCCESS),
+                false => Err(Trouble::failed(format!("run {run} {}: {}", ended.status, ended.details), None)),
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The flags of `trellis run`. Those of the training are made from its table of settings, one for each: there is no second
+//! list of them here.
+
+use std::path::PathBuf;
+
+use clap::error::Error;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use trellis_train::settings::{Kind, SETTINGS, Setting};
+
+use crate::remote::{CallerArgs, OutputArgs};
+
+/// Nodes of a federation in this process.
+pub const DEFAULT_NODES: usize = 5;
+
+const AFTER_HELP: &str = "\
+Examples:
+  trellis run                                        a network learns digits, on 5 nodes in this process
+  trellis run native:logistic --strategy FedAdam --rounds 20 --nodes 10
+  trellis run ./my-app --rounds 10                   the ClientApp of a Flower app, in warm Python workers
+  trellis run ./my-app --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
+  trellis run ./my-app --app-server                  with the app's own ServerApp, as `flwr run` does
+  trellis run --resume 1234 --models ./models --rounds 40
+  trellis run -o json | jq -r 'select(.event == \"report\") | .evaluate.metrics.accuracy'
+
+Without --superlink (or TRELLIS_SUPERLINK) a federation is made in this process, and ends with the run. Ctrl-C stops the
+run and waits for its end; a second one leaves without waiting. A run on a SuperLink goes on when the connection to it is
+lost, and when this program is ended in another way.
+
+Exit codes: 0 completed; 1 failed, or refused; 2 mistakes in the arguments, nothing was sent; 128 and the number of the
+signal (130 for Ctrl-C) stopped.
+";
+
+/// Train: start a run, on a SuperLink or in this process, and follow it live
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct RunArgs {
+    /// What trains on the nodes: the directory of a Flower app, or native:mlp, native:logistic, native:echo
+    #[arg(value_name = "APP", default_value = "native:mlp")]
+    pub app: String,
+
+    /// Set a key of the training or of the app: KEY=VALUE; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// Let the app's own ServerApp aggregate, in Python, as `flwr run` does
+    #[arg(long, visible_alias = "python-serverapp")]
+    pub app_server: bool,
+
+    /// Start the run and do not follow it; with --superlink
+    #[arg(long)]
+    pub detach: bool,
+
+    /// Show what would be sent, and send nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// With -o json: one line for each event
+    #[command(flatten)]
+    pub output: OutputArgs,
+
+    #[command(flatten)]
+    pub here: HereArgs,
+
+    #[command(flatten)]
+    pub training: TrainingArgs,
+
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "In this process (without --superlink)")]
+pub struct HereArgs {
+    /// SuperNodes to start [default: 5]
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<usize>,
+
+    /// Directory for the checkpoints [default: models in --state-dir if that is given, or else here]
+    #[arg(long, value_name = "DIR")]
+    pub models: Option<PathBuf>,
+
+    /// Keep what the SuperLink and the SuperNodes know, in this directory
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// Python that has the app's packages [default: that of the flwr on PATH]
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+
+    /// Show the log of the SuperLink and the SuperNodes, too
+    #[arg(short, long)]
+    pub verbose: bool,
+}
+
+/// The SuperLink to call; without one, a federation in this process.
+#[derive(Debug)]
+pub struct PlaceArgs {
+    pub caller: CallerArgs,
+}
+
+impl PlaceArgs {
+    fn describe(command: Command) -> Command {
+        let help = "The SuperLink to send the run to: host and port of its HTTP API [default: none; a federation in this process]";
+        command.mut_arg("superlink", |arg| arg.help(help))
+    }
+}
+
+impl Args for PlaceArgs {
+    fn augment_args(command: Command) -> Command {
+        PlaceArgs::describe(CallerArgs::augment_args(command))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        PlaceArgs::describe(CallerArgs::augment_args_for_update(command))
+    }
+}
+
+impl FromArgMatches for PlaceArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<PlaceArgs, Error> {
+        Ok(PlaceArgs { caller: CallerArgs::from_arg_matches(matches)? })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.caller.update_from_arg_matches(matches)
+    }
+}
+
+/// The settings of the training that were given as flags: flag, key and text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrainingArgs(pub Vec<(String, &'static str, String)>);
+
+/// Settings that are typed often have a shorter name on the command line.
+const SHORTER: &[(&str, &str)] = &[("num-server-rounds", "rounds"), ("checkpoint-keep", "keep")];
+
+fn flag_of(setting: &Setting) -> &'static str {
+    SHORTER.iter().find(|(name, _)| *name == setting.name).map_or(setting.name, |(_, shorter)| shorter)
+}
+
+fn flag(setting: &'static Setting) -> Arg {
+    let long = flag_of(setting);
+    let others = [setting.name].into_iter().chain(setting.aliases.iter().copied()).filter(|name| *name != long);
+    Arg::new(setting.name)
+        .long(long)
+        .aliases(others.collect::<Vec<_>>())
+        .value_name(value_name(setting.kind))
+        .help(help(setting))
+        .help_heading("Training")
+        .action(ArgAction::Set)
+        .allow_hyphen_values(true)
+}
+
+fn value_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Switch => "BOOL",
+        Kind::Count { .. } => "N",
+        Kind::Number(_) => "NUMBER",
+        Kind::Text => "TEXT",
+        Kind::Choice(_) => "NAME",
+    }
+}
+
+fn help(setting: &Setting) -> String {
+    let mut help = setting.help.to_owned();
+    if let Kind::Choice(_) = setting.kind {
+        help += &format!(": {}", setting.kind.expected());
+    }
+    if !setting.default.is_empty() {
+        help += &format!(" [default: {}]", setting.default);
+    }
+    help
+}
+
+impl Args for TrainingArgs {
+    fn augment_args(command: Command) -> Command {
+        SETTINGS.iter().fold(command, |command, setting| command.arg(flag(setting)))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        TrainingArgs::augment_args(command)
+    }
+}
+
+impl FromArgMatches for TrainingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<TrainingArgs, Error> {
+        let given = SETTINGS.iter().filter_map(|setting| {
+            let text = matches.get_one::<String>(setting.name)?;
+            Some((format!("--{}", flag_of(setting)), setting.name, text.clone()))
+        });
+        Ok(TrainingArgs(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = TrainingArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! A federation within this process, for one run: a SuperLink and some SuperNodes that meet on loopback, as they would over
+//! a network. It ends with the run, and leaves nothing behind but what it was told to keep.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use trellis_client::{Security, SuperLink, Target};
+use trellis_link::config::{Config as LinkConfig, Isolation, Keepalive, Limits, StateLocation};
+use trellis_link::{ServeError, SuperLink as Link};
+use trellis_node::config::{self as node, AppMode, Config as NodeConfig, WarmSettings};
+use trellis_wire::proto;
+use trellis_wire::proto::scalar::Scalar;
+
+use crate::remote::{Trouble, explain};
+
+const ANY_PORT: &str = "127.0.0.1:0";
+/// For messages, replies and their objects of one node.
+const DISK_BYTES: u64 = 20 << 30;
+/// One bundle of an app, unpacked.
+const APP_BYTES: u64 = 256 << 20;
+const PARALLEL_OBJECTS: usize = 8;
+/// Longer than a run pauses between two rounds.
+const IDLE_APP: Duration = Duration::from_secs(600);
+/// Nobody comes back to a node in this process: it is pinged only so that a broken one is noticed.
+const PING: Duration = Duration::from_secs(60);
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub nodes: usize,
+    /// `None`: a directory that is removed afterwards.
+    pub state_dir: Option<PathBuf>,
+    /// Who trains on the nodes.
+    pub apps: ClientApps,
+    /// The app brings its own ServerApp, in Python.
+    pub python_server_app: bool,
+    /// The interpreter of Python apps; `None`: that of the `flwr` on PATH.
+    pub python: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+pub enum ClientApps {
+    BuiltIn { name: String, settings: BTreeMap<String, String> },
+    Python,
+}
+
+pub struct Federation {
+    pub superlink: SuperLink,
+    pub target: Target,
+    link: JoinHandle<Result<(), ServeError>>,
+    nodes: JoinSet<Result<(), trellis_node::Error>>,
+    stop: watch::Sender<bool>,
+    /// Removed with this.
+    _state: Option<TempDir>,
+}
+
+impl Federation {
+    /// When this returns the SuperLink serves, and the nodes are on their way to it.
+    pub async fn start(wanted: &Wanted) -> Result<Federation, Trouble> {
+        let (directory, temporary) = match &wanted.state_dir {
+            Some(directory) => (directory.clone(), None),
+            None => {
+                let temporary = tempfile::Builder::new().prefix("trellis-run-").tempdir();
+                let temporary = temporary.map_err(|error| {
+                    let advice = "make room there, name another place with TMPDIR, or give --state-dir";
+                    Trouble::failed(format!("there is no place for a temporary directory: {error}"), Some(advice))
+                })?;
+                (temporary.path().to_owned(), Some(temporary))
+            }
+        };
+        let failed = |error: ServeError| Trouble::failed(explain(&error), None);
+        let link = Link::start(link_config(wanted, &directory.join("superlink"))).await.map_err(failed)?;
+        let http = link.addresses().http;
+        let target =
+            Target { host: http.ip().to_string(), port: http.port(), security: Security::Plaintext, token: None };
+        let (stop, stopping) = watch::channel(false);
+        let mut nodes = JoinSet::new();
+        for index in 0..wanted.nodes {
+            let config = node_config(wanted, &directory, index, target.clone());
+            nodes.spawn(trellis_node::serve(config, stopped(stopping.clone())));
+        }
+        let link = tokio::spawn(link.run_until(stopped(stopping)));
+        Ok(Federation { superlink: SuperLink::new(target.clone()), target, link, nodes, stop, _state: temporary })
+    }
+
+    /// Resolves when a part of it ended by itself, with the reason. Without that part the run may wait for ever.
+    pub async fn broken(&mut self) -> String {
+        tokio::select! {
+            Some(node) = self.nodes.join_next() => match node {
+                Ok(Err(error)) => format!("a SuperNode ended: {}", explain(&error)),
+                Ok(Ok(())) => "a SuperNode ended by itself".to_owned(),
+                Err(error) => format!("a SuperNode broke: {error}"),
+            },
+            link = &mut self.link => match link {
+                Ok(Err(error)) => format!("the SuperLink ended: {}", explain(&error)),
+                Ok(Ok(())) => "the SuperLink ended by itself".to_owned(),
+                Err(error) => format!("the SuperLink broke: {error}"),
+            },
+        }
+    }
+
+    /// Ends the nodes, with the apps that they started, and then the SuperLink.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        while self.nodes.join_next().await.is_some() {}
+        if !self.link.is_finished() {
+            let _ = (&mut self.link).await;
+        }
+    }
+}
+
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // Whoever is gone does not stop us any more: that is the same.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
+    let address = || ANY_PORT.to_owned();
+    LinkConfig {
+        control_address: address(),
+        fleet_address: address(),
+        serverappio_address: address(),
+        http_address: address(),
+        metrics_address: None,
+        health_address: None,
+        tls: None,
+        endpoints: Vec::new(),
+        accounts: false,
+        isolation: if wanted.python_server_app { Isolation::Subprocess } else { Isolation::Process },
+        python: wanted.python.clone(),
+        dependency_installation: false,
+        // This process takes the run.
+        native_app: None,
+        superexec_secret: None,
+        state: StateLocation::Directory { directory: directory.to_owned(), database: None },
+        supernode_auth: false,
+        keepalive: Keepalive::default(),
+        limits: Limits::default(),
+    }
+}
+
+fn node_config(wanted: &Wanted, directory: &Path, index: usize, superlink: Target) -> NodeConfig {
+    let number = |number: usize| proto::Scalar { scalar: Some(Scalar::Sint64(number as i64)) };
+    let partition = [("partition-id", number(index)), ("num-partitions", number(wanted.nodes))];
+    NodeConfig {
+        superlink,
+        transport: node::TransportChoice::Http,
+        keepalive: node::Keepalive { interval: Some(PING), timeout: PING },
+        retry: node::Retry {
+            max_retries: None,
+            max_wait: None,
+            backoff: node::Backoff::Fixed(Duration::from_millis(100)),
+        },
+        state_dir: directory.join(format!("supernode-{index}")),
+        key: None,
+        node_config: partition.map(|(key, value)| (key.to_owned(), value)).into(),
+        apps: apps(wanted),
+        resources: node::Resources {
+            gpus: node::Gpus::Unset,
+            gpu_missing: node::WhenMissing::Warn,
+            gpu_memory_fraction: None,
+            app_cpus: None,
+            app_memory_bytes: None,
+        },
+        trusted_entities: BTreeMap::new(),
+        health_address: None,
+        metrics_address: None,
+        limits: node::Limits {
+            disk_bytes: DISK_BYTES,
+            app_bytes: APP_BYTES,
+            parallel_objects: PARALLEL_OBJECTS,
+            bandwidth: None,
+        },
+    }
+}
+
+fn apps(wanted: &Wanted) -> node::Apps {
+    let mode = match &wanted.apps {
+        ClientApps::BuiltIn { name, settings } => AppMode::Native { name: name.clone(), settings: settings.clone() },
+        ClientApps::Python => {
+            AppMode::Warm(WarmSettings { idle: IDLE_APP, recycle_bytes: None, max_idle: 1, spare: true })
+        }
+    };
+    let python = wanted.python.clone();
+    node::Apps {
+        mode,
+        max_concurrent: 1,
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        python: python.or_else(crate::supernode::python).unwrap_or_else(|| "python3".into()),
+        flwr_home: None,
+        timeout: None,
+        allow_dependency_installation: false,
+        superexec_secret: None,
+    }
+}

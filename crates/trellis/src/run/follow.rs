@@ -1,0 +1,178 @@
+//! Following a run to its end: its reports as they come, or its log; and what Ctrl-C means meanwhile.
+//!
+//! The first signal asks the SuperLink to stop the run, and waits for its end; a second one leaves without waiting.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use trellis_client::{Error, RunHistory, SuperLink, TrainingReport};
+
+use super::show::{Ended, Show};
+use crate::process::StopSignals;
+use crate::remote::{Trouble, remark};
+
+/// Between looks at the run. A round of a small model takes a few milliseconds; people read more slowly.
+const GLANCE: Duration = Duration::from_millis(300);
+/// How long a SuperLink may be away before it is given up: it may be restarted, and the run goes on.
+const ABSENCE: Duration = Duration::from_secs(600);
+
+/// How following ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// With the run.
+    ToTheEnd(Ended),
+    /// With the run, which a signal (its number) stopped.
+    Stopped(Ended, u8),
+    /// A second signal: the run may still be ending.
+    Left(u8),
+}
+
+pub struct Follower<'a> {
+    superlink: &'a SuperLink,
+    run: u64,
+    signals: &'a mut StopSignals,
+    /// The number of the signal that stopped the run.
+    stopped: Option<u8>,
+    /// Since when the SuperLink does not answer.
+    away: Option<Instant>,
+    /// Round and kind of the reports that were shown.
+    shown: BTreeSet<(u64, String)>,
+    /// End of the log that was shown.
+    logged_until: f64,
+}
+
+impl<'a> Follower<'a> {
+    pub fn new(superlink: &'a SuperLink, run: u64, signals: &'a mut StopSignals) -> Follower<'a> {
+        Follower { superlink, run, signals, stopped: None, away: None, shown: BTreeSet::new(), logged_until: 0.0 }
+    }
+
+    /// Shows a report for each round.
+    pub async fn reports(mut self, show: &mut Show) -> Result<Followed, Trouble> {
+        loop {
+            // The state before the reports: those of a finished run are all there.
+            let ended = self.state().await?;
+            for report in self.new_reports().await? {
+                show.report(&report);
+            }
+            if let Some(ended) = ended {
+                return Ok(self.end(ended));
+            }
+            if let Some(left) = self.pause().await {
+                return Ok(left);
+            }
+        }
+    }
+
+    /// Shows the log.
+    pub async fn log(mut self, show: &mut Show) -> Result<Followed, Trouble> {
+        loop {
+            let ended = self.state().await?;
+            let read = read_log(self.superlink, self.run, &mut self.logged_until, show);
+            let interrupted = tokio::select! {
+                read = read => {
+                    self.forgive(read)?;
+                    None
+                }
+                signal = self.signals.next() => stop(self.superlink, self.run, &mut self.stopped, signal).await,
+            };
+            if let Some(left) = interrupted {
+                return Ok(left);
+            }
+            if let Some(ended) = ended {
+                return Ok(self.end(ended));
+            }
+            if let Some(left) = self.pause().await {
+                return Ok(left);
+            }
+        }
+    }
+
+    fn end(self, ended: Ended) -> Followed {
+        match self.stopped {
+            Some(signal) if !ended.is_completed() => Followed::Stopped(ended, signal),
+            _ => Followed::ToTheEnd(ended),
+        }
+    }
+
+    /// How the run ended; `None`: it has not, or nobody can say just now.
+    async fn state(&mut self) -> Result<Option<Ended>, Trouble> {
+        let asked = self.superlink.list_runs(Some(self.run)).await;
+        let Some(runs) = self.forgive(asked)? else { return Ok(None) };
+        let status = runs.into_iter().next().and_then(|run| run.status).unwrap_or_default();
+        Ok((status.status == "finished").then_some(Ended { status: status.sub_status, details: status.details }))
+    }
+
+    async fn new_reports(&mut self) -> Result<Vec<TrainingReport>, Trouble> {
+        // The report at the end has the number of the last round: that round is asked for again.
+        let mut after_round = self.shown.last().and_then(|(round, _)| round.checked_sub(1));
+        let mut new = Vec::new();
+        loop {
+            let asked = self.superlink.call(&RunHistory { run_id: self.run.to_string(), after_round }).await;
+            let Some(history) = self.forgive(asked)? else { return Ok(new) };
+            // What a newer ServerApp tells and we do not understand is not shown.
+            let reports = history.reports.iter().filter_map(|report| serde_json::from_str(report.get()).ok());
+            let reports: Vec<TrainingReport> = reports.collect();
+            after_round = reports.last().map(|report| report.round);
+            new.extend(reports.into_iter().filter(|report| self.shown.insert((report.round, report.kind.clone()))));
+            if !history.more || after_round.is_none() {
+                return Ok(new);
+            }
+        }
+    }
+
+    /// Takes trouble that may pass, for a while.
+    fn forgive<T>(&mut self, asked: Result<T, Error>) -> Result<Option<T>, Trouble> {
+        match asked {
+            Ok(answer) => {
+                self.away = None;
+                Ok(Some(answer))
+            }
+            Err(error) if error.may_pass() => {
+                let since = *self.away.get_or_insert_with(|| {
+                    remark(&format!(
+                        "the SuperLink does not answer ({error}); the run goes on, and so does the waiting"
+                    ));
+                    Instant::now()
+                });
+                if since.elapsed() < ABSENCE { Ok(None) } else { Err(error.into()) }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn pause(&mut self) -> Option<Followed> {
+        tokio::select! {
+            () = tokio::time::sleep(GLANCE) => None,
+            signal = self.signals.next() => stop(self.superlink, self.run, &mut self.stopped, signal).await,
+        }
+    }
+}
+
+/// Shows what is new in the log, until it ends.
+async fn read_log(superlink: &SuperLink, run: u64, until: &mut f64, show: &mut Show) -> Result<(), Error> {
+    let mut log = superlink.stream_logs(run, *until).await?;
+    while let Some(part) = log.next().await? {
+        show.log(&part.text);
+        *until = part.latest;
+    }
+    Ok(())
+}
+
+/// Stops the run, or leaves it when that was asked for before.
+async fn stop(
+    superlink: &SuperLink,
+    run: u64,
+    stopped: &mut Option<u8>,
+    (name, number): (&'static str, i32),
+) -> Option<Followed> {
+    let number = u8::try_from(number).unwrap_or(u8::MAX);
+    if stopped.replace(number).is_some() {
+        return Some(Followed::Left(number));
+    }
+    remark(&format!("{name}: stopping run {run}; once more leaves it to the SuperLink"));
+    // One that ended meanwhile cannot be stopped; the next look at it says how it ended.
+    if let Err(error) = superlink.stop_run(run).await {
+        remark(&format!("it was not stopped: {error}"));
+    }
+    None
+}

@@ -1,0 +1,126 @@
+//! `trellis serverapp`: the native ServerApp of one run, as a SuperLink starts it. Wiring only: what it does is in
+//! `trellis_train`. It takes all it needs from its environment, where only the owner of the process sees the token.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::runtime::Builder;
+use trellis_client::app::App;
+use trellis_client::{Security, Target, Token};
+use trellis_train::{Finished, Options, TrainError};
+
+use crate::address::Address;
+use crate::logging::{self, LogFormat, LogSettings};
+use crate::process::StopSignals;
+use crate::remote::{Trouble, explain};
+
+const CALLED: &str = "trellis serverapp";
+const TOKEN: &str = "TRELLIS_APP_TOKEN";
+const ADDRESS: &str = "TRELLIS_APP_ADDRESS";
+const MODELS: &str = "TRELLIS_MODELS";
+/// How long work that was given up may go on after the run has ended.
+const LEFTOVERS: Duration = Duration::from_secs(2);
+/// What a shell adds to the number of a signal.
+const BY_SIGNAL: u8 = 128;
+
+const AFTER_HELP: &str = "\
+A SuperLink starts this for each run whose app names the ServerApp trellis:native (trellis run sends
+such runs). By hand it is of no use: the token of a run is given to one process only.
+
+Environment:
+  TRELLIS_APP_ADDRESS  host and port at which the SuperLink serves ServerApps; without TLS
+  TRELLIS_APP_TOKEN    the token of the run
+  TRELLIS_MODELS       directory for checkpoints
+
+Exit codes: 0 the run completed, or was stopped; 1 it failed; 2 the environment cannot be used; 128 and
+the number of the signal that ended it. The run then goes on with nobody, and the SuperLink ends it.
+";
+
+/// Train for one run, as a SuperLink asks
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct ServerappArgs {}
+
+/// What the environment says.
+struct Assignment {
+    target: Target,
+    token: Token,
+    models: PathBuf,
+}
+
+pub fn run(_: &ServerappArgs) -> ExitCode {
+    let assignment = match assignment(&|name| env::var(name).ok()) {
+        Ok(assignment) => assignment,
+        Err(trouble) => return trouble.tell(CALLED),
+    };
+    let log = LogSettings { format: LogFormat::Text, level: "info".to_owned(), file: None };
+    let started = logging::start("serverapp", &log).and_then(|()| Builder::new_multi_thread().enable_all().build());
+    let runtime = match started {
+        Ok(runtime) => runtime,
+        Err(error) => return Trouble::failed(format!("the system gives no runtime: {error}"), None).tell(CALLED),
+    };
+    let code = runtime.block_on(train(assignment));
+    runtime.shutdown_timeout(LEFTOVERS);
+    code
+}
+
+async fn train(assignment: Assignment) -> ExitCode {
+    let mut signals = match StopSignals::listen() {
+        Ok(signals) => signals,
+        Err(error) => return Trouble::failed(format!("signals cannot be listened to: {error}"), None).tell(CALLED),
+    };
+    let app = App::new(assignment.target, assignment.token);
+    let options = Options { models_dir: assignment.models, ..Options::default() };
+    tokio::select! {
+        outcome = trellis_train::run(app, options) => exit_code(outcome),
+        (name, number) = signals.next() => {
+            tracing::info!(signal = name, "the training is given up");
+            ExitCode::from(BY_SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0)))
+        }
+    }
+}
+
+fn exit_code(outcome: Result<Finished, TrainError>) -> ExitCode {
+    match outcome {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{}", explain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Reads the environment, and says all that is wrong with it.
+fn assignment(variable: &dyn Fn(&str) -> Option<String>) -> Result<Assignment, Trouble> {
+    let given = |name: &str| variable(name).filter(|value| !value.is_empty()).ok_or_else(|| missing(name));
+    let address = given(ADDRESS).and_then(|text| {
+        Address::parse(&text).map_err(|why| wrong(ADDRESS, &format!("{text:?} is no host and port: {why}")))
+    });
+    // The text is not told: it may be a secret in the wrong place.
+    let token = given(TOKEN).and_then(|text| Token::parse(&text).map_err(|why| wrong(TOKEN, &why.to_string())));
+    let models = given(MODELS).map(PathBuf::from);
+    match (address, token, models) {
+        (Ok(Address { host, port }), Ok(token), Ok(models)) => {
+            let target = Target { host: host.to_string(), port, security: Security::Plaintext, token: None };
+            Ok(Assignment { target, token, models })
+        }
+        (address, token, models) => {
+            let troubles = [address.err(), token.err(), models.err()].into_iter().flatten();
+            Err(troubles.reduce(Trouble::and).expect("one of them is wrong"))
+        }
+    }
+}
+
+fn missing(name: &str) -> Trouble {
+    wrong(name, "it is not set")
+}
+
+fn wrong(name: &str, what: &str) -> Trouble {
+    Trouble::usage(
+        format!("environment variable {name}: {what}"),
+        "let a SuperLink start it; trellis run sends a run there",
+    )
+}

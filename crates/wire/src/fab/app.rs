@@ -1,0 +1,202 @@
+//! An app on its way into a bundle: read from a directory as `flwr build` does, or one without files whose parts Trellis has
+//! itself. Its ServerApp can be replaced, and keys can be added to its configuration; nothing else of it is changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use bytes::Bytes;
+use toml::{Table, Value};
+
+use super::archive::Archive;
+use super::{
+    BadFab, CONFIG, Config, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata, text,
+};
+use crate::proto;
+
+/// The largest bundle that is taken, as in Flower.
+const MAX_BUNDLE_BYTES: usize = 10 << 20;
+const COMPONENTS: &str = "tool.flwr.app.components";
+
+#[derive(Debug, Clone)]
+pub struct App {
+    project: Table,
+    files: BTreeMap<String, Vec<u8>>,
+}
+
+/// A FAB, ready to be sent.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    pub metadata: FabMetadata,
+    pub fab: proto::Fab,
+}
+
+impl App {
+    /// Reads the app in a directory.
+    pub fn read(directory: &Path) -> Result<App, BadFab> {
+        let path = directory.join(PYPROJECT);
+        let unreadable = |path: &Path, error| bad(format!("{} cannot be read: {error}", path.display()));
+        let written = fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+        let mut project: Table = written.parse().map_err(|error| bad(format!("{}: {error}", path.display())))?;
+        // Where an app runs is no part of it.
+        if let Some(flwr) = table_at(&mut project, "tool.flwr") {
+            flwr.remove("federations");
+        }
+        metadata(&project)?;
+        for part in ["serverapp", "clientapp"] {
+            let reference = find(&project, &format!("{COMPONENTS}.{part}")).and_then(Value::as_str);
+            if !reference.is_some_and(|reference| reference.contains(':')) {
+                return Err(bad(format!("{PYPROJECT} lacks {COMPONENTS}.{part}, of the form \"module:attribute\"")));
+            }
+        }
+        config(&project)?;
+        let mut files = BTreeMap::new();
+        for (name, place) in contents::choose(directory, &project)? {
+            let content = fs::read(&place).map_err(|error| unreadable(&place, error))?;
+            files.insert(name, content);
+        }
+        Ok(App { project, files })
+    }
+
+    /// An app without files: the ClientApp is part of our SuperNodes, as `trellis:mlp` is.
+    pub fn without_files(name: &str, version: &str, client_app: &str) -> App {
+        let text = format!(
+            "[build-system]\nrequires = ['hatchling']\nbuild-backend = 'hatchling.build'\n\
+             [project]\nname = '{name}'\nversion = '{version}'\ndescription = ''\nlicense = 'Apache-2.0'\n\
+             dependencies = []\n[tool.flwr.app]\npublisher = 'trellis'\n\
+             [{COMPONENTS}]\nserverapp = '{NATIVE_SERVER_APP}'\nclientapp = '{client_app}'\n[{CONFIG}]\n"
+        );
+        App { project: text.parse().expect("names of our own apps are plain"), files: BTreeMap::new() }
+    }
+
+    /// Puts another ServerApp in the place of the app's own: that of Trellis, as a rule.
+    pub fn set_server_app(&mut self, reference: &str) {
+        let components = table_at(&mut self.project, COMPONENTS).expect("it was checked when the app was read");
+        components.insert("serverapp".to_owned(), reference.into());
+    }
+
+    pub fn trains_natively(&self) -> bool {
+        super::trains_natively(&self.project)
+    }
+
+    /// The keys that a run may set, flattened, with their values.
+    pub fn config(&self) -> Config {
+        config(&self.project).expect("it was checked when the app was read")
+    }
+
+    /// Adds a key, which a run may then set. Official nodes refuse a run that sets a key which its app does not have.
+    pub fn add_key(&mut self, key: &str, value: Value) {
+        if table_at(&mut self.project, CONFIG).is_none() {
+            let app = table_at(&mut self.project, "tool.flwr.app").expect("an app has a publisher in there");
+            app.insert("config".to_owned(), Value::Table(Table::new()));
+        }
+        let config = table_at(&mut self.project, CONFIG).expect("it was made where it was missing");
+        config.insert(key.to_owned(), value);
+    }
+
+    pub fn bundle(&self) -> Result<Bundle, BadFab> {
+        let project = text::write(&self.project);
+        let listed = std::iter::once((PYPROJECT, project.as_bytes()))
+            .chain(self.files.iter().map(|(name, content)| (name.as_str(), content.as_slice())));
+        let mut archive = Archive::default();
+        let mut list = Vec::new();
+        for (name, content) in listed {
+            archive.add(name, content);
+            list.push(format!("{name},{},{}", sha256_hex(content), content.len() * 8));
+        }
+        archive.add(".info/CONTENT", list.join("\n").as_bytes());
+        let content = Bytes::from(archive.finish());
+        if content.len() > MAX_BUNDLE_BYTES {
+            let what = format!("it has {} bytes, and {MAX_BUNDLE_BYTES} are the limit", content.len());
+            return Err(bad(format!("{what}; leave files out with .gitignore, or fab-exclude in [tool.flwr.app]")));
+        }
+        let metadata = metadata(&self.project)?;
+        let fab = proto::Fab { hash_str: sha256_hex(&content), content, verifications: Default::default() };
+        Ok(Bundle { metadata, fab })
+    }
+}
+
+fn table_at<'a>(project: &'a mut Table, path: &str) -> Option<&'a mut Table> {
+    path.split('.').try_fold(project, |table, key| table.get_mut(key)?.as_table_mut())
+}
+
+fn sha256_hex(bytes: &[u8]) -> String {
+    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fab::pyproject;
+    use crate::proto::scalar::Scalar;
+
+    const PROJECT: &str = "[project]\nname='app'\nversion='1.2'\n[tool.flwr.app]\npublisher='me'\n\
+        [tool.flwr.app.components]\nserverapp='a.s:app'\nclientapp='a.c:app'\n[tool.flwr.federations]\ndefault='x'\n";
+
+    fn directory(project: &str) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(PYPROJECT), project).unwrap();
+        fs::create_dir(directory.path().join("a")).unwrap();
+        fs::write(directory.path().join("a/c.py"), "app = None\n").unwrap();
+        directory
+    }
+
+    #[test]
+    fn an_app_is_bundled_with_its_files_and_without_federations() {
+        let directory = directory(PROJECT);
+        let Bundle { metadata, fab } = App::read(directory.path()).unwrap().bundle().unwrap();
+        assert_eq!((metadata.id().as_str(), metadata.version.as_str()), ("me/app", "1.2"));
+        assert_eq!(fab.hash_str, sha256_hex(&fab.content));
+        let mut archive = zip::ZipArchive::new(std::io::Cursor::new(&fab.content)).unwrap();
+        let names: Vec<String> = archive.file_names().map(|name| name.unwrap().into_owned()).collect();
+        assert_eq!(names, ["pyproject.toml", "a/c.py", ".info/CONTENT"]);
+        let list = std::io::read_to_string(archive.by_name(".info/CONTENT").unwrap()).unwrap();
+        assert!(list.ends_with(&format!("\na/c.py,{},88", sha256_hex(b"app = None\n"))), "{list}");
+        let project = pyproject(&fab.content).unwrap();
+        assert!(find(&project, "tool.flwr.federations").is_none() && find(&project, "tool.flwr.app").is_some());
+        assert!(!crate::fab::trains_natively(&project));
+    }
+
+    #[test]
+    fn the_serverapp_is_replaced_and_keys_are_added() {
+        let directory = directory(PROJECT);
+        let mut app = App::read(directory.path()).unwrap();
+        app.set_server_app(NATIVE_SERVER_APP);
+        app.add_key("num-server-rounds", Value::Integer(3));
+        assert!(app.trains_natively());
+        let project = pyproject(&app.bundle().unwrap().fab.content).unwrap();
+        assert!(crate::fab::trains_natively(&project));
+        assert_eq!(find(&project, "tool.flwr.app.components.clientapp").unwrap().as_str(), Some("a.c:app"));
+        let rounds = proto::Scalar { scalar: Some(Scalar::Sint64(3)) };
+        assert_eq!(config(&project).unwrap(), [("num-server-rounds".to_owned(), rounds)].into());
+    }
+
+    #[test]
+    fn an_app_without_files_is_whole() {
+        let bundle = App::without_files("mlp", "0.1.0", "trellis:mlp").bundle().unwrap();
+        assert_eq!(bundle.metadata.id(), "trellis/mlp");
+        let project = pyproject(&bundle.fab.content).unwrap();
+        assert_eq!(find(&project, "tool.flwr.app.components.clientapp").unwrap().as_str(), Some("trellis:mlp"));
+        assert!(crate::fab::trains_natively(&project));
+    }
+
+    #[test]
+    fn what_is_no_app_is_told() {
+        let nowhere = App::read(Path::new("/nowhere/app")).unwrap_err().to_string();
+        assert!(nowhere.contains("/nowhere/app/pyproject.toml cannot be read"), "{nowhere}");
+        for (project, expected) in [
+            ("= =".to_owned(), "pyproject.toml: "),
+            ("[project]\nname='app'".to_owned(), "lacks project.version, tool.flwr.app.publisher"),
+            (PROJECT.replace("a.c:app", "app"), "lacks tool.flwr.app.components.clientapp"),
+            (format!("{PROJECT}[tool.flwr.app.config]\na=[1]"), "a in [tool.flwr.app.config] is of type array"),
+        ] {
+            let problem = App::read(directory(&project).path()).unwrap_err().to_string();
+            assert!(problem.contains(expected), "{problem}");
+        }
+        let large = directory(PROJECT);
+        fs::write(large.path().join("large.md"), vec![b'x'; MAX_BUNDLE_BYTES]).unwrap();
+        let problem = App::read(large.path()).unwrap().bundle().unwrap_err().to_string();
+        assert!(problem.contains("are the limit"), "{problem}");
+    }
+}

@@ -1,0 +1,77 @@
+"""Native runs with unmodified official nodes: the weights are those of Flower's own ServerApp, and `flwr` sees any run."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.federation import Federation
+from harness.own_supernode import OwnNode
+from harness.trellis_run import TrellisRun, saved_arrays
+from harness.waiting import wait_for
+
+ROUNDS = 3
+OLDEST, NEWEST = "1.25", "1.42"
+
+pytestmark = pytest.mark.trellis_only
+
+
+def trained(fed: Federation, app: Path, *flags: str) -> TrellisRun:
+    return TrellisRun(fed.workspace, app, "--rounds", str(ROUNDS), *flags, superlink=fed.superlink)
+
+
+@pytest.mark.parametrize(
+    "fleet", [(OLDEST,), (NEWEST,), (OLDEST, NEWEST), (OwnNode(),)], ids=["1.25", "1.42", "both", "ours"]
+)
+def test_the_weights_are_those_of_flowers_own_serverapp(federation, numpy_app, first_model, digest, reference, fleet):
+    fed = federation(fleet=fleet).start()
+
+    ended = trained(fed, numpy_app, "--initial-model", str(first_model)).wait_ended()
+
+    assert ended["status"] == "completed"
+    assert digest(saved_arrays(Path(ended["model"]))) == reference(rounds=ROUNDS)
+    assert fed.dead_nodes() == []
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_flwr_sees_it_as_any_run(federation, numpy_app, first_model, version):
+    fed = federation(fleet=(version,), cli=version).start()
+
+    training = trained(fed, numpy_app, "--initial-model", str(first_model))
+    run_id = training.wait_started()
+    reports = training.wait_ended() and training.events("report")
+
+    assert fed.cli.runs()[run_id] == "finished:completed"
+    assert [report["round"] for report in reports if report["kind"] == "round"] == [1, 2, 3]
+    log = fed.cli.log(run_id).text
+    assert all(f"{number}" in log for number in range(1, ROUNDS + 1)), log
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_flwr_stop_ends_it(federation, numpy_app, first_model, version, tmp_path):
+    fed = federation(fleet=(version,), cli=version).start()
+    gate = tmp_path / "gate"
+
+    held = ("--set", f"gate-path={gate}", "--set", "gate-partition=-1")
+    training = trained(fed, numpy_app, "--initial-model", str(first_model), *held)
+    run_id = training.wait_started()
+    wait_for("a client to hold its instruction", Path(f"{gate}.started").exists, 60)
+    fed.cli.stop(run_id)
+
+    assert training.wait_ended(code=1)["status"] == "stopped"
+    Path(f"{gate}.open").touch()
+    assert fed.cli.runs()[run_id] == "finished:stopped"
+
+
+def test_ctrl_c_stops_the_run(federation, numpy_app, first_model, tmp_path):
+    fed = federation(fleet=(OwnNode(),)).start()
+    gate = tmp_path / "gate"
+
+    held = ("--set", f"gate-path={gate}", "--set", "gate-partition=-1")
+    training = trained(fed, numpy_app, "--initial-model", str(first_model), *held)
+    run_id = training.wait_started()
+    wait_for("a client to hold its instruction", Path(f"{gate}.started").exists, 60)
+    training.interrupt()
+
+    assert training.wait_ended(code=130)["status"] == "stopped"
+    assert fed.cli.runs()[run_id] == "finished:stopped"

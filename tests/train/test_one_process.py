@@ -1,0 +1,49 @@
+"""`trellis run` alone: a whole federation in one process, which leaves nothing behind but its models."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.process import marked_pids, pid_exists
+from harness.release import flower
+from harness.trellis_run import TrellisRun, saved_arrays
+
+OLDEST, NEWEST = "1.25", "1.42"
+
+pytestmark = [pytest.mark.quick, pytest.mark.trellis_only]
+
+
+def left_over(mark: str) -> list[int]:
+    """Living processes that carry the mark of a workspace."""
+    return [pid for pid in marked_pids(mark) if pid_exists(pid)]
+
+
+def test_digits_are_learned_without_python(workspace):
+    training = TrellisRun(workspace, "native:mlp", "--rounds", "5", "--nodes", "4", "--seed", "1")
+    ended = training.wait_ended()
+
+    last = [report for report in training.events("report") if report["kind"] == "round"][-1]
+    assert last["evaluate"]["metrics"]["accuracy"] > 0.9
+    assert Path(ended["model"]).parent.parent == workspace.root / "models"
+    assert left_over(workspace.mark) == []
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_a_flower_app_in_warm_workers(workspace, numpy_app, first_model, digest, reference, version):
+    flags = ("--nodes", "2", "--rounds", "2", "--initial-model", str(first_model))
+    training = TrellisRun(workspace, numpy_app, *flags, release=flower(version))
+
+    assert digest(saved_arrays(Path(training.wait_ended()["model"]))) == reference(rounds=2)
+    assert left_over(workspace.mark) == []
+
+
+def test_ctrl_c_leaves_nothing_behind(workspace, numpy_app, first_model, tmp_path):
+    gate = tmp_path / "gate"
+    held = ("--set", f"gate-path={gate}", "--set", "gate-partition=-1")
+    training = TrellisRun(workspace, numpy_app, "--nodes", "2", "--initial-model", str(first_model), *held)
+    training.wait_started()
+    training.interrupt()
+
+    assert training.wait_ended(code=130)["status"] == "stopped"
+    assert left_over(workspace.mark) == []
+    assert not (workspace.root / "models").exists()
