@@ -152,17 +152,17 @@ async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trou
     if let Err(error) = raise_open_file_limit() {
         tracing::warn!(%error, "the limit of open files could not be raised: fewer SuperNodes fit");
     }
-    let native = plan.training.is_some();
     let wanted = Wanted {
         nodes,
         state_dir: args.here.state_dir.clone(),
         apps: plan.client_apps.clone(),
-        python_server_app: !native,
+        python_server_app: plan.training.is_none(),
         python: args.here.python.clone(),
     };
     let mut federation = Federation::start(&wanted).await?;
     let (superlink, target) = (federation.superlink.clone(), federation.target.clone());
-    let training = in_this_process(args, &superlink, &target, native, plan, &mut signals);
+    let place = Options { models_dir: models(args), spool_dir: federation.directory.join("spool"), echo: false };
+    let training = in_this_process(args, &superlink, target, place, plan, &mut signals);
     let outcome = tokio::select! {
         outcome = training => outcome,
         why = federation.broken() => Err(Trouble::failed(why, Some("-v shows the log of all parts"))),
@@ -174,12 +174,12 @@ async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trou
 async fn in_this_process(
     args: &RunArgs,
     superlink: &SuperLink,
-    target: &Target,
-    native: bool,
+    target: Target,
+    place: Options,
     plan: Plan,
     signals: &mut StopSignals,
 ) -> Result<ExitCode, Trouble> {
-    let summary = plan.summary();
+    let (summary, native) = (plan.summary(), plan.training.is_some());
     let run = superlink.start_run(plan.bundle.fab, plan.values).await?;
     let mut show = Show::new(args.output.format);
     show.started(run, &summary);
@@ -187,7 +187,7 @@ async fn in_this_process(
     if !native {
         return conclude(run, &follower.log(&mut show).await?, &mut show, "");
     }
-    let trainer = Trainer::start(superlink.clone(), target.clone(), run, models(args));
+    let trainer = Trainer::start(superlink.clone(), target, run, place);
     let followed = follower.reports(&mut show).await?;
     trainer.end().await;
     conclude(run, &followed, &mut show, "")
@@ -204,7 +204,7 @@ fn models(args: &RunArgs) -> PathBuf {
 struct Trainer(JoinHandle<()>);
 
 impl Trainer {
-    fn start(superlink: SuperLink, target: Target, run: u64, models: PathBuf) -> Trainer {
+    fn start(superlink: SuperLink, target: Target, run: u64, place: Options) -> Trainer {
         Trainer(tokio::spawn(async move {
             let task = loop {
                 match superlink.acquire_task(NATIVE_TASK).await {
@@ -218,8 +218,7 @@ impl Trainer {
                     }
                 }
             };
-            let options = Options { models_dir: models, ..Options::default() };
-            if let Err(error) = trellis_train::run(App::new(target, task.token), options).await {
+            if let Err(error) = trellis_train::run(App::new(target, task.token), place).await {
                 // The run's state says the same to whoever follows it.
                 tracing::debug!("the training ended: {error}");
             }

@@ -21,6 +21,8 @@ const CALLED: &str = "trellis serverapp";
 const TOKEN: &str = "TRELLIS_APP_TOKEN";
 const ADDRESS: &str = "TRELLIS_APP_ADDRESS";
 const MODELS: &str = "TRELLIS_MODELS";
+/// Replies that wait for their turn. Its files have no names, and go with the process.
+const SPOOL: &str = ".spool";
 /// How long work that was given up may go on after the run has ended.
 const LEFTOVERS: Duration = Duration::from_secs(2);
 /// What a shell adds to the number of a signal.
@@ -73,7 +75,8 @@ async fn train(assignment: Assignment) -> ExitCode {
         Err(error) => return Trouble::failed(format!("signals cannot be listened to: {error}"), None).tell(CALLED),
     };
     let app = App::new(assignment.target, assignment.token);
-    let options = Options { models_dir: assignment.models, ..Options::default() };
+    // Beside the models: both may be large, and the SuperLink has made sure of the place.
+    let options = Options { spool_dir: assignment.models.join(SPOOL), models_dir: assignment.models, echo: true };
     tokio::select! {
         outcome = trellis_train::run(app, options) => exit_code(outcome),
         (name, number) = signals.next() => {

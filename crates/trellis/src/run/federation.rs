@@ -52,6 +52,8 @@ pub enum ClientApps {
 pub struct Federation {
     pub superlink: SuperLink,
     pub target: Target,
+    /// Where its parts keep their things.
+    pub directory: PathBuf,
     link: JoinHandle<Result<(), ServeError>>,
     nodes: JoinSet<Result<(), trellis_node::Error>>,
     stop: watch::Sender<bool>,
@@ -85,7 +87,8 @@ impl Federation {
             nodes.spawn(trellis_node::serve(config, stopped(stopping.clone())));
         }
         let link = tokio::spawn(link.run_until(stopped(stopping)));
-        Ok(Federation { superlink: SuperLink::new(target.clone()), target, link, nodes, stop, _state: temporary })
+        let superlink = SuperLink::new(target.clone());
+        Ok(Federation { superlink, target, directory, link, nodes, stop, _state: temporary })
     }
 
     /// Resolves when a part of it ended by itself, with the reason. Without that part the run may wait for ever.
@@ -194,6 +197,7 @@ fn apps(wanted: &Wanted) -> node::Apps {
         python: python.or_else(crate::supernode::python).unwrap_or_else(|| "python3".into()),
         flwr_home: None,
         timeout: None,
+        python_required: true,
         allow_dependency_installation: false,
         superexec_secret: None,
     }

@@ -115,6 +115,8 @@ impl<'a> Follower<'a> {
             after_round = reports.last().map(|report| report.round);
             new.extend(reports.into_iter().filter(|report| self.shown.insert((report.round, report.kind.clone()))));
             if !history.more || after_round.is_none() {
+                // What is said at the end comes after what is said of its round.
+                new.sort_by_key(|report: &TrainingReport| (report.round, report.kind != "round"));
                 return Ok(new);
             }
         }

@@ -162,7 +162,9 @@ impl Draft {
             self.app_settings.insert(key.to_owned(), text.to_owned());
         }
         if !defaults.contains_key(key) {
-            self.source.app.add_key(key, value::to_toml(&scalar));
+            // Not the value itself: then each value would make another bundle, which nodes have to unpack and load anew.
+            let usual = setting.map_or_else(|| of_app.map_or("", |setting| setting.default), |setting| setting.default);
+            self.source.app.add_key(key, value::to_toml(&value::plain(usual)));
         }
         Ok(())
     }

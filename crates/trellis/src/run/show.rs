@@ -29,6 +29,14 @@ impl Ended {
     }
 }
 
+/// A line of JSON.
+#[derive(Serialize)]
+struct Event<'a, T> {
+    event: &'a str,
+    #[serde(flatten)]
+    body: T,
+}
+
 pub struct Show {
     format: Format,
     /// The bar is there, and must be wiped before the next line.
@@ -57,7 +65,7 @@ impl Show {
         }
         self.rounds = self.rounds.max(report.round);
         match self.format {
-            Format::Json => self.json("report", serde_json::to_value(report).expect("reports are plain data")),
+            Format::Json => self.json("report", report),
             Format::Table if report.kind == "round" => {
                 self.line(&round_line(report));
                 failures(report).into_iter().for_each(|line| self.line(&line));
@@ -101,9 +109,9 @@ impl Show {
         }
     }
 
-    fn json(&mut self, event: &str, mut value: serde_json::Value) {
-        value["event"] = event.into();
-        self.write(&format!("{value}\n"));
+    fn json(&mut self, event: &str, body: impl Serialize) {
+        let line = serde_json::to_string(&Event { event, body }).expect("events are plain data");
+        self.write(&format!("{line}\n"));
     }
 
     fn line(&mut self, line: &str) {
