@@ -46,7 +46,7 @@ def resume_after_kills(fed, kills: int, seed: int) -> None:
             os.kill(pid, signal.SIGKILL)
         run.process.wait_exit(RUN_LIMIT_S)
         ended = run.events("ended")[-1]
-        if ended["status"] != "finished:completed":
+        if ended["status"] != "completed":
             broken_off += 1
             last = fed.train("--resume", str(run_id), rounds=ROUNDS, **MODEL).saved_bytes()
         else:
