@@ -158,6 +158,14 @@ impl Round<'_> {
 
     /// The next model. Who does not fold hands all replies over here, in the order of node ids; who folds, none.
     pub fn finish(self, kept: &[(Reply, &dyn Numbers)]) -> Result<Aggregated, Fault> {
+        let server = self.server;
+        let mut aggregated = self.aggregate(kept)?;
+        // Those who clip keep theirs in the same state.
+        aggregated.state.numbers.clone_from(&server.state.numbers);
+        Ok(aggregated)
+    }
+
+    fn aggregate(self, kept: &[(Reply, &dyn Numbers)]) -> Result<Aggregated, Fault> {
         if self.server.strategy.folds() {
             assert!(kept.is_empty(), "{} folds", self.server.strategy.name());
             return self.finish_folded();

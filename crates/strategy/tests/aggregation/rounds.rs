@@ -50,7 +50,7 @@ fn what_is_remembered_has_the_float_arrays_and_enough_digits() {
     assert!(names(&Strategy::FedAvg).is_empty());
 }
 
-/// Two rounds, computed by hand for one coordinate.
+/// Three rounds, computed by hand for one coordinate.
 #[test]
 fn adam_through_the_server() {
     let mut server = Server::new(ADAM, Options::default());
@@ -140,6 +140,18 @@ fn fedprox_and_the_fault_tolerant_one_average_as_fedavg_does() {
 
 fn with_loss(node: u64, weight: f64, loss: f64) -> Reply {
     Reply { node: NodeId(node), weight, loss: Some(loss) }
+}
+
+#[test]
+fn numbers_that_others_remember_are_passed_on() {
+    let mut state = State::default();
+    state.numbers.insert("clipping".to_owned(), 0.5);
+    for strategy in [Strategy::FedAvg, ADAM, Strategy::FedMedian] {
+        let mut server = Server::new(strategy, Options::default());
+        server.restore(state.clone(), &mixed(&[0.0; 3]).layout).unwrap();
+        let given = play(&server, 1, &mixed(&[0.0; 3]), &replies(1)).unwrap();
+        assert_eq!(given.state.numbers, state.numbers);
+    }
 }
 
 /// Two replies of two coordinates, by the formulas of the paper.
