@@ -148,7 +148,7 @@ impl Scene {
     }
 
     pub async fn stop_run(&self, run_id: u64) {
-        let request = StopRunRequest { run_id, ..Default::default() };
+        let request = StopRunRequest { run_id };
         assert!(self.control().await.stop_run(request).await.unwrap().into_inner().success);
     }
 
