@@ -271,7 +271,10 @@ impl App {
         let mut tries = Tries::new();
         loop {
             match self.inner.superlink.call_with(report, &self.inner.headers).await {
-                Ok(Done {}) => return Ok(self.note_answer()),
+                Ok(Done {}) => {
+                    self.note_answer();
+                    return Ok(());
+                }
                 Err(error) => self.after(error.into(), &mut tries).await?,
             }
         }

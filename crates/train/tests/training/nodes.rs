@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -18,6 +19,9 @@ use trellis_wire::records::{Arrays, Records, Tensor};
 use crate::scene::Scene;
 
 pub type App = Arc<dyn ClientApp>;
+
+/// A SuperLink that does not answer is asked again after this.
+const AWAY: Duration = Duration::from_millis(50);
 
 /// Nodes at work, in the order in which they were started; they end with this.
 pub struct Nodes {
@@ -105,8 +109,7 @@ impl Node {
                         trained += usize::from(is_training);
                     }
                 }
-                // The SuperLink is away.
-                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+                Err(_) => tokio::time::sleep(AWAY).await,
             }
         }
     }
@@ -120,11 +123,11 @@ impl Node {
         let run = RunId(message.metadata.as_ref().unwrap().run_id);
         let mut objects = HashMap::new();
         for id in names(&tree) {
-            if let PulledObject::Here(bytes) = self.fleet.pull_object(self.id, run, id).await? {
+            if let PulledObject::Here(bytes) = insist(|| self.fleet.pull_object(self.id, run, id)).await? {
                 objects.insert(id, bytes);
             }
         }
-        self.fleet.confirm(self.id, run, &tree.object_id).await?;
+        insist(|| self.fleet.confirm(self.id, run, &tree.object_id)).await?;
         let app = Arc::clone(&self.app);
         let context = proto::Context { node_config: self.config.clone(), ..Default::default() };
         let handled = tokio::task::spawn_blocking(move || {
@@ -138,16 +141,27 @@ impl Node {
             turns.wait(self.index, instruction).await;
         }
         let reply = handled.reply;
-        let announced = self.fleet.push_messages(self.id, reply.message, reply.tree, 0.0).await?;
+        let announce = || self.fleet.push_messages(self.id, reply.message.clone(), reply.tree.clone(), 0.0);
+        let announced = insist(announce).await?;
         for (id, bytes) in reply.objects {
             if announced.objects_to_push.contains(&id.to_string()) {
-                self.fleet.push_object(self.id, run, id, bytes, &announced.session_id).await?;
+                insist(|| self.fleet.push_object(self.id, run, id, bytes.clone(), &announced.session_id)).await?;
             }
         }
         if let (Some(turns), Some(_)) = (&self.turns, instruction) {
             turns.done();
         }
         Ok(())
+    }
+}
+
+/// Until the SuperLink is back, if it is away.
+async fn insist<T, F: Future<Output = Result<T, FleetError>>>(call: impl Fn() -> F) -> Result<T, FleetError> {
+    loop {
+        match call().await {
+            Err(error) if error.may_pass() => tokio::time::sleep(AWAY).await,
+            answered => return answered,
+        }
     }
 }
 

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
@@ -24,9 +26,11 @@ pub struct Scene {
     serving: Option<Serving>,
 }
 
+/// It has a runtime of its own, with which everything of it ends.
 struct Serving {
     stop: oneshot::Sender<()>,
     served: JoinHandle<Result<(), ServeError>>,
+    runtime: Runtime,
 }
 
 fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
@@ -54,13 +58,15 @@ fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
 
 impl Serving {
     async fn start(config: Config) -> (Serving, Addresses) {
-        let superlink = SuperLink::start(config).await.expect("the SuperLink starts");
+        let runtime = Runtime::new().unwrap();
+        let starting = runtime.spawn(SuperLink::start(config));
+        let superlink = starting.await.unwrap().expect("the SuperLink starts");
         let addresses = superlink.addresses();
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(superlink.run_until(async {
+        let served = runtime.spawn(superlink.run_until(async {
             let _ = stopped.await;
         }));
-        (Serving { stop, served }, addresses)
+        (Serving { stop, served, runtime }, addresses)
     }
 }
 
@@ -73,9 +79,10 @@ impl Scene {
     }
 
     pub async fn stop_superlink(&mut self) {
-        let Serving { stop, served } = self.serving.take().expect("it serves");
+        let Serving { stop, served, runtime } = self.serving.take().expect("it serves");
         let _ = stop.send(());
         served.await.expect("no panic").expect("a clean stop");
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(20))).await.unwrap();
     }
 
     /// The same one again, at the same addresses.
@@ -141,7 +148,7 @@ impl Scene {
     }
 
     pub async fn stop_run(&self, run_id: u64) {
-        let request = StopRunRequest { run_id, ..Default::default() };
+        let request = StopRunRequest { run_id };
         assert!(self.control().await.stop_run(request).await.unwrap().into_inner().success);
     }
 
@@ -168,6 +175,14 @@ impl Scene {
         let calls = Calls::new(self.target(self.addresses.http));
         let history = calls.call(&RunHistory { run_id: run.to_string(), after_round: None }).await.unwrap();
         history.reports.iter().map(|report| serde_json::from_str(report.get()).unwrap()).collect()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(Serving { runtime, .. }) = self.serving.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
