@@ -61,9 +61,9 @@ enum Command {
     Superlink(Box<superlink::SuperlinkArgs>),
     /// Take part in a federation; also when called as flower-supernode
     Supernode(Box<supernode::SupernodeArgs>),
+    Run(Box<run::RunArgs>),
     /// Make and renew certificates, and say which ones clients shall trust
     Pki(pki::PkiArgs),
-    Run(Box<run::RunArgs>),
     #[command(hide = true)]
     Serverapp(serverapp::ServerappArgs),
     Nodes(nodes::NodesArgs),
