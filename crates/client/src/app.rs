@@ -190,7 +190,7 @@ impl App {
         enough: u32,
     ) -> Result<Vec<(proto::Message, proto::ObjectTree)>, AppError> {
         let message_ids = ids.iter().map(ObjectId::to_string).collect();
-        let request = rpc::PullReplies { message_ids, enough };
+        let request = proto::PullTaskMessagesRequest { message_ids, enough };
         let question = || Question::new(rpc::PULL_MESSAGES, &request);
         let silence = self.inner.lines.options.hold_timeout;
         let response: proto::PullAppMessagesResponse = self.insist(question, silence).await?;
@@ -271,7 +271,10 @@ impl App {
         let mut tries = Tries::new();
         loop {
             match self.inner.superlink.call_with(report, &self.inner.headers).await {
-                Ok(Done {}) => return Ok(self.note_answer()),
+                Ok(Done {}) => {
+                    self.note_answer();
+                    return Ok(());
+                }
                 Err(error) => self.after(error.into(), &mut tries).await?,
             }
         }

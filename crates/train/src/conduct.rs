@@ -165,7 +165,7 @@ impl Conduct<'_> {
     /// Does what the machine says, until it says to wait. `Some`: the phase is over, with or without a result.
     async fn fold(&mut self) -> Result<Option<Option<String>>, TrainError> {
         loop {
-            match self.phase.next() {
+            match self.phase.step() {
                 Step::Wait => return Ok(None),
                 Step::Finish => return Ok(Some(None)),
                 Step::Void(why) => return Ok(Some(Some(why))),

@@ -1,5 +1,5 @@
-//! What instructions carry, as objects: the model once for all nodes of a phase, and for each node a message that refers to
-//! it. The chunks of a model are cut from it when they are pushed, so that it is in memory once.
+//! What instructions carry, as objects: the model once for all nodes of all phases that it is sent in, and for each node a
+//! message that refers to it. The chunks of a model are cut from it when they are pushed, so that it is in memory once.
 //!
 //! Whom they are sent to, and what comes back, is not known here.
 
@@ -16,13 +16,20 @@ use trellis_wire::object::{
 use trellis_wire::proto;
 use trellis_wire::records::{NUMPY, npy_header};
 
-/// Objects and how they hang together. Clones share them.
-#[derive(Clone)]
+/// A model as objects. Making it costs as much as hashing the model.
+pub struct ModelObjects {
+    model: Arc<Model>,
+    /// Of its ArrayRecord.
+    record: Child,
+    sources: HashMap<ObjectId, Source>,
+}
+
+/// The content of instructions: objects, and how they hang together.
 pub struct Content {
     id: ObjectId,
     tree: proto::ObjectTree,
-    objects: Arc<HashMap<ObjectId, Source>>,
-    model: Arc<Model>,
+    model: Option<Arc<ModelObjects>>,
+    others: HashMap<ObjectId, Bytes>,
 }
 
 /// Where the bytes of an object are.
@@ -56,21 +63,33 @@ pub struct Address<'a> {
 }
 
 impl Content {
-    /// Records of a model and a configuration, under those names. The work is that of hashing the model once.
-    pub fn new(model: &Arc<Model>, arrays_name: &str, config_name: &str, config: &ConfigRecord) -> Content {
-        let mut objects = Objects { model, sources: HashMap::new() };
-        let arrays = objects.arrays();
-        let config = objects.leaf(config.encode());
-        let names = [(arrays_name.to_owned(), arrays), (config_name.to_owned(), config)];
-        objects.finish(names.into())
+    /// A model and a configuration, as records of those names.
+    pub fn new(model: Arc<ModelObjects>, arrays_name: &str, config_name: &str, config: &ConfigRecord) -> Content {
+        let arrays = (arrays_name.to_owned(), model.record.clone());
+        Content::of(Some(model), Some(arrays), config_name, config)
     }
 
     /// A configuration alone: a question.
     pub fn question(config_name: &str, config: &ConfigRecord) -> Content {
-        let model = Arc::default();
-        let mut objects = Objects { model: &model, sources: HashMap::new() };
-        let config = objects.leaf(config.encode());
-        objects.finish(vec![(config_name.to_owned(), config)])
+        Content::of(None, None, config_name, config)
+    }
+
+    fn of(
+        model: Option<Arc<ModelObjects>>,
+        arrays: Option<(String, Child)>,
+        config_name: &str,
+        config: &ConfigRecord,
+    ) -> Content {
+        let mut others = HashMap::new();
+        let mut keep = |bytes: Bytes| {
+            let id = object_id(&bytes);
+            others.insert(id, bytes);
+            id
+        };
+        let config = keep(config.encode());
+        let named = arrays.into_iter().chain([(config_name.to_owned(), (config, tree(config, Vec::new())))]);
+        let (id, tree) = parent(named.collect(), |names| keep(RecordDict(names).encode()));
+        Content { id, tree, model, others }
     }
 
     /// The message that brings it to a node.
@@ -99,9 +118,13 @@ impl Content {
 
     /// The bytes of one of its objects; `None`: it has no such object.
     pub fn object(&self, id: ObjectId) -> Option<Bytes> {
-        match self.objects.get(&id)? {
+        if let Some(bytes) = self.others.get(&id) {
+            return Some(bytes.clone());
+        }
+        let objects = self.model.as_ref()?;
+        match objects.sources.get(&id)? {
             Source::Small(bytes) => Some(bytes.clone()),
-            Source::Chunk { array, bytes } => Some(chunk(&self.model, *array, bytes.clone())),
+            Source::Chunk { array, bytes } => Some(chunk(&objects.model, *array, bytes.clone())),
         }
     }
 
@@ -127,18 +150,23 @@ fn chunk(model: &Model, array: usize, bytes: Range<usize>) -> Bytes {
 
 type Child = (ObjectId, proto::ObjectTree);
 
-struct Objects<'a> {
-    model: &'a Arc<Model>,
+impl ModelObjects {
+    pub fn new(model: Arc<Model>) -> ModelObjects {
+        let mut sources = Sources { model: &model, sources: HashMap::new() };
+        let slots = model.layout.0.iter().enumerate();
+        let named = slots.map(|(array, slot)| (slot.name.clone(), sources.array(array))).collect();
+        let record = parent(named, |names| sources.keep(ArrayRecord(names).encode()));
+        let sources = sources.sources;
+        ModelObjects { record, sources, model }
+    }
+}
+
+struct Sources<'a> {
+    model: &'a Model,
     sources: HashMap<ObjectId, Source>,
 }
 
-impl Objects<'_> {
-    fn arrays(&mut self) -> Child {
-        let names: Vec<String> = self.model.layout.0.iter().map(|slot| slot.name.clone()).collect();
-        let children: Vec<Child> = (0..names.len()).map(|array| self.array(array)).collect();
-        self.parent(names.into_iter().zip(children).collect(), |names| ArrayRecord(names).encode())
-    }
-
+impl Sources<'_> {
     fn array(&mut self, array: usize) -> Child {
         let slot = &self.model.layout.0[array];
         let file_bytes = npy_header(slot.dtype, &slot.shape).len() + slot.bytes();
@@ -157,34 +185,29 @@ impl Objects<'_> {
         };
         let mut seen = HashSet::new();
         let children = described.chunks.iter().filter(|id| seen.insert(**id)).map(|id| tree(*id, Vec::new())).collect();
-        let (id, _) = self.leaf(described.encode());
+        let id = self.keep(described.encode());
         (id, tree(id, children))
     }
 
-    fn leaf(&mut self, bytes: Bytes) -> Child {
+    fn keep(&mut self, bytes: Bytes) -> ObjectId {
         let id = object_id(&bytes);
         self.sources.insert(id, Source::Small(bytes));
-        (id, tree(id, Vec::new()))
+        id
     }
+}
 
-    /// A record that names its children; in the tree each stands once.
-    fn parent(&mut self, named: Vec<(String, Child)>, encode: impl FnOnce(Entries<ObjectId>) -> Bytes) -> Child {
-        let mut seen = HashSet::with_capacity(named.len());
-        let (mut names, mut children) = (Vec::with_capacity(named.len()), Vec::with_capacity(named.len()));
-        for (name, (id, tree)) in named {
-            names.push((name, id));
-            if seen.insert(id) {
-                children.push(tree);
-            }
+/// A record that names its children; in the tree each stands once.
+fn parent(named: Vec<(String, Child)>, keep: impl FnOnce(Entries<ObjectId>) -> ObjectId) -> Child {
+    let mut seen = HashSet::with_capacity(named.len());
+    let (mut names, mut children) = (Vec::with_capacity(named.len()), Vec::with_capacity(named.len()));
+    for (name, (id, tree)) in named {
+        names.push((name, id));
+        if seen.insert(id) {
+            children.push(tree);
         }
-        let (id, _) = self.leaf(encode(Entries::new(names).expect("the names of a layout are different")));
-        (id, tree(id, children))
     }
-
-    fn finish(mut self, records: Vec<(String, Child)>) -> Content {
-        let (id, tree) = self.parent(records, |names| RecordDict(names).encode());
-        Content { id, tree, objects: Arc::new(self.sources), model: Arc::clone(self.model) }
-    }
+    let id = keep(Entries::new(names).expect("the names of a layout are different"));
+    (id, tree(id, children))
 }
 
 fn tree(id: ObjectId, children: Vec<proto::ObjectTree>) -> proto::ObjectTree {
@@ -232,7 +255,8 @@ mod tests {
     fn instructions_are_those_that_records_would_give() {
         let model = Arc::new(model());
         let config = ConfigRecord(Entries::default().with("server-round", 3i64));
-        let content = Content::new(&model, "arrays", "config", &config);
+        let objects = Arc::new(ModelObjects::new(Arc::clone(&model)));
+        let content = Content::new(Arc::clone(&objects), "arrays", "config", &config);
         let address = Address {
             run_id: 7,
             task_id: 7,
@@ -249,7 +273,7 @@ mod tests {
             let ours = if *id == instruction.id { Some(instruction.object.clone()) } else { content.object(*id) };
             assert!(ours.as_ref() == Some(bytes), "object {id}");
         }
-        assert_eq!(content.objects.len() + 1, expected.objects.len());
+        assert_eq!(objects.sources.len() + content.others.len() + 1, expected.objects.len());
         assert_eq!(content.to(NodeId(10), &address).tree.children, instruction.tree.children, "the content is shared");
     }
 }

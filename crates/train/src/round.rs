@@ -160,7 +160,7 @@ impl Phase {
     }
 
     /// What to do now. To be asked again after each step until it says to wait, or the phase is over.
-    pub fn next(&mut self) -> Step {
+    pub fn step(&mut self) -> Step {
         if let Some(why) = self.is_void() {
             return Step::Void(why);
         }
@@ -277,7 +277,7 @@ mod tests {
                 _ => unreachable!("{event}"),
             }
             loop {
-                let step = phase.next();
+                let step = phase.step();
                 let (told, is_last) = match &step {
                     Step::Wait => (".".to_owned(), true),
                     Step::Fold(node) => (node.to_string(), false),

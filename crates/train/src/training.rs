@@ -2,6 +2,7 @@
 //! strategy, progress); here they are carried out in order.
 
 mod checkpoints;
+mod reports;
 mod rounds;
 
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use trellis_strategy::{Model, Options as StrategyOptions, Sampling, Seed, Server
 use trellis_wire::fab::Config;
 
 use self::checkpoints::Keeper;
-use crate::content::Address;
+use crate::content::{Address, ModelObjects};
 use crate::error::TrainError;
 use crate::exchange::Speech;
 use crate::first::{self, First};
@@ -61,6 +62,8 @@ pub struct Training {
     is_speech_known: bool,
     server: Arc<Server>,
     model: Arc<Model>,
+    /// The model as it is sent, once that was made.
+    objects: Option<Arc<ModelObjects>>,
     /// What is remembered beside what the strategy remembers: of privacy, of turns, of the app.
     memory: State,
     progress: Progress,
@@ -86,6 +89,7 @@ impl Training {
             is_speech_known: false,
             server: Arc::new(server),
             model: Arc::default(),
+            objects: None,
             memory: State::default(),
             progress: Progress::default(),
             keeper: settings.checkpoints.clone().map(|checkpoints| Keeper::new(checkpoints, &options.models_dir)),

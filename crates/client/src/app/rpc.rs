@@ -25,12 +25,3 @@ rpcs! {
     SEND_TASK_HEARTBEAT = "SendTaskHeartbeat" "send-task-heartbeat";
     PUSH_TASK_OUTPUT = "PushTaskOutput" "push-task-output";
 }
-
-/// PullTaskMessagesRequest, with our own addition.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct PullReplies {
-    #[prost(string, repeated, tag = "2")]
-    pub message_ids: Vec<String>,
-    #[prost(uint32, tag = "1000")]
-    pub enough: u32,
-}

@@ -3,34 +3,54 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trellis_client::app::AppError;
-use trellis_client::{CheckpointReport, TrainingReport};
 use trellis_core::id::NodeId;
-use trellis_strategy::health::Severity;
 use trellis_strategy::sampling::{self, cyclic, cyclic_order, keep_cyclic_order, sample};
-use trellis_strategy::{Accountant, Fault, Sampling, Strategy};
+use trellis_strategy::{Accountant, Fault, Privacy, Sampling, Strategy};
 use trellis_wire::object::ConfigRecord;
 
 use super::checkpoints::PRIVATE_ROUNDS;
 use super::{Training, now_s};
 use crate::aggregate::{Aggregation, Begin, Merged};
 use crate::conduct::{Conducted, Needs, Plan, conduct};
-use crate::content::Content;
+use crate::content::{Content, ModelObjects};
 use crate::error::TrainError;
 use crate::exchange::{Act, SERVER_ROUND, Speech};
-use crate::progress::{Events, Measurement, Verdict, reported_finding, rounded};
+use crate::progress::{Measurement, Verdict, rounded};
 use crate::receive::{Wanted, blocking};
-use crate::report::{log_phase, phase_report};
+use crate::report::log_phase;
 use crate::round::{FailureKind, Rules};
 
 /// What the training phase of a round gave.
 #[derive(Default)]
-struct Trained {
-    conducted: Option<Conducted>,
-    measurement: Option<Measurement>,
+pub(super) struct Trained {
+    pub conducted: Option<Conducted>,
+    pub measurement: Option<Measurement>,
     merged: Option<Merged>,
     /// Why the model is the old one.
-    note: String,
+    pub note: String,
+}
+
+/// What the evaluation gave.
+pub(super) type Evaluated = (Conducted, Measurement);
+
+/// What a round changed.
+#[derive(Default)]
+pub(super) struct Change {
+    pub norms: BTreeMap<NodeId, f64>,
+    pub chosen: Option<Vec<NodeId>>,
+    pub update_norm: Option<f64>,
+    /// Of the mean of all updates, where the strategy makes the model of it.
+    pub mean_update_norm: Option<f64>,
+}
+
+/// What a training phase is to do.
+struct Order {
+    nodes: Vec<NodeId>,
+    rules: Rules,
+    /// For the configuration of the instructions.
+    numbers: Vec<(String, f64)>,
+    needs: Needs,
+    privacy: Option<Privacy>,
 }
 
 impl Training {
@@ -40,48 +60,16 @@ impl Training {
         self.book.info("");
         self.book.info(format!("[ROUND {}/{}]", self.round, self.settings.rounds));
         let mut trained = self.train().await?;
-        let change = trained.merged.take().map(|merged| self.accept(merged));
+        let change = trained.merged.take().map(|merged| self.accept(merged)).unwrap_or_default();
         let evaluated = self.evaluate().await?;
-        let change = change.unwrap_or_default();
-
-        let evaluation = evaluated.as_ref().map(|(_, measurement)| measurement);
-        let events = self.events(&trained, &change);
-        let loss_key = self.settings.train_loss_key.clone();
-        self.progress.note(self.round, trained.measurement.as_ref(), evaluation, events, &loss_key);
-        let (findings, new) = self.progress.findings();
-        for finding in &new {
-            let told = format!("{} To try: {}", finding.what, finding.advice);
-            match finding.severity {
-                Severity::Notice => self.book.info(told),
-                Severity::Warning | Severity::Critical => self.book.warn(told),
-            }
-        }
+        let findings = self.look_back(&trained, evaluated.as_ref(), &change);
         let verdict = self.progress.verdict(self.settings.target.as_ref(), self.settings.patience.as_ref());
         let is_last = verdict != Verdict::GoOn || self.round == self.settings.rounds;
         let saved = self.save(is_last).await?;
         if let Some(path) = &saved {
             self.book.info(format!("checkpoint: {}", path.display()));
         }
-        let chosen = change.chosen.as_deref();
-        let report = TrainingReport {
-            kind: "round".to_owned(),
-            started_at,
-            train: trained
-                .conducted
-                .as_ref()
-                .map(|conducted| phase_report(conducted, trained.measurement.as_ref(), &change.norms, chosen)),
-            evaluate: evaluated
-                .as_ref()
-                .map(|(conducted, measurement)| phase_report(conducted, Some(measurement), &BTreeMap::new(), None)),
-            update_norm: change.update_norm.filter(|norm| norm.is_finite()),
-            findings: findings.iter().map(reported_finding).collect(),
-            checkpoint: saved
-                .map(|path| CheckpointReport { size_bytes: directory_bytes(&path), path: path.display().to_string() }),
-            epsilon: self.epsilon().filter(|epsilon| epsilon.is_finite()),
-            note: trained.note,
-            ..self.blank_report()
-        };
-        self.report(report).await?;
+        self.report_round(started_at, &trained, evaluated.as_ref(), &change, &findings, saved.as_deref()).await?;
         Ok(verdict)
     }
 
@@ -104,29 +92,50 @@ impl Training {
                 .then(|| self.settings.train_loss_key.clone()),
             norm_bit: privacy.as_ref().is_some_and(|privacy| privacy.needs_norm_bit()),
         };
-        loop {
-            let aggregation = Aggregation::begin(Begin {
-                server: Arc::clone(&self.server),
-                model: Arc::clone(&self.model),
-                round: self.round,
-                compat: self.settings.compat,
-                privacy: privacy.clone(),
-                memory: self.memory.clone(),
-                noise: self.noise.clone(),
-            });
-            let conducted = self.conduct(Act::Train, &nodes, rules, &numbers, needs.clone(), Some(&aggregation)).await;
-            let conducted = match conducted {
-                Ok(conducted) => conducted,
-                Err(error) => {
-                    aggregation.abandon().await;
-                    return Err(error);
-                }
-            };
-            if self.tries_other_speech(&conducted) {
-                aggregation.abandon().await;
-                continue;
-            }
+        let order = Order { nodes, rules, numbers, needs, privacy };
+        let (conducted, aggregation) = self.attempt(&order).await?;
+        if self.is_speech_known || !is_all_errors(&conducted) {
+            self.is_speech_known |= conducted.phase.good() > 0;
             return self.finish_training(conducted, aggregation).await;
+        }
+        // An app that was never heard of may be one with a `client_fn`: then all its answers are errors.
+        self.book.info("train: all nodes failed; trying again in the way of apps with a client_fn");
+        self.speech = Speech::Legacy;
+        let (second, second_aggregation) = self.attempt(&order).await?;
+        let (good, other) = match is_all_errors(&second) {
+            // It was not that.
+            true => {
+                self.speech = Speech::Records;
+                ((conducted, aggregation), second_aggregation)
+            }
+            false => {
+                self.is_speech_known = true;
+                ((second, second_aggregation), aggregation)
+            }
+        };
+        other.abandon().await;
+        self.finish_training(good.0, good.1).await
+    }
+
+    /// Conducts a training phase, whose replies are aggregated as they come.
+    async fn attempt(&mut self, order: &Order) -> Result<(Conducted, Aggregation), TrainError> {
+        let aggregation = Aggregation::begin(Begin {
+            server: Arc::clone(&self.server),
+            model: Arc::clone(&self.model),
+            round: self.round,
+            compat: self.settings.compat,
+            privacy: order.privacy.clone(),
+            memory: self.memory.clone(),
+            noise: self.noise.clone(),
+        });
+        let Order { nodes, rules, numbers, needs, .. } = order;
+        let conducting = self.conduct(Act::Train, nodes, *rules, numbers, needs.clone(), Some(&aggregation));
+        match conducting.await {
+            Ok(conducted) => Ok((conducted, aggregation)),
+            Err(error) => {
+                aggregation.abandon().await;
+                Err(error)
+            }
         }
     }
 
@@ -156,7 +165,7 @@ impl Training {
         Ok(Trained { conducted: Some(conducted), measurement: Some(measurement), merged, note })
     }
 
-    async fn evaluate(&mut self) -> Result<Option<(Conducted, Measurement)>, TrainError> {
+    async fn evaluate(&mut self) -> Result<Option<Evaluated>, TrainError> {
         let is_due = self.round.is_multiple_of(self.settings.evaluate_every) || self.round == self.settings.rounds;
         if !is_due {
             return Ok(None);
@@ -210,7 +219,7 @@ impl Training {
     }
 
     async fn conduct(
-        &self,
+        &mut self,
         act: Act,
         nodes: &[NodeId],
         rules: Rules,
@@ -223,8 +232,16 @@ impl Training {
         for (name, number) in numbers {
             config.0.insert(name.as_str(), *number);
         }
-        let (model, (arrays_name, config_name)) = (Arc::clone(&self.model), self.speech.names(act));
-        let content = blocking(move || Content::new(&model, arrays_name, config_name, &config)).await?;
+        let objects = match &self.objects {
+            Some(objects) => Arc::clone(objects),
+            None => {
+                let model = Arc::clone(&self.model);
+                let objects = Arc::new(blocking(move || ModelObjects::new(model)).await?);
+                Arc::clone(self.objects.insert(objects))
+            }
+        };
+        let (arrays_name, config_name) = self.speech.names(act);
+        let content = Content::new(objects, arrays_name, config_name, &config);
         let trees = self.settings.strategy.is_trees();
         let plan = Plan {
             speech: self.speech,
@@ -245,21 +262,6 @@ impl Training {
         conduct(&self.receiver, &plan, aggregation).await
     }
 
-    /// An app that was never heard of may be one with a `client_fn`: then all its answers are errors.
-    fn tries_other_speech(&mut self, conducted: &Conducted) -> bool {
-        let is_error = |kind| matches!(kind, FailureKind::Error);
-        let all_failed =
-            conducted.phase.good() == 0 && conducted.phase.failures().any(|(_, failure)| is_error(failure.kind));
-        if self.is_speech_known || !all_failed {
-            self.is_speech_known |= conducted.phase.good() > 0;
-            return false;
-        }
-        self.is_speech_known = true;
-        self.speech = Speech::Legacy;
-        self.book.info("train: all nodes failed; trying again in the way of apps with a client_fn");
-        true
-    }
-
     /// The next model is the model.
     fn accept(&mut self, merged: Merged) -> Change {
         let Merged { model, state, mut memory, chosen, update_norm, norms } = merged;
@@ -267,7 +269,7 @@ impl Training {
             *memory.numbers.entry(PRIVATE_ROUNDS.to_owned()).or_default() += 1.0;
         }
         self.memory = memory;
-        self.model = Arc::new(model);
+        (self.model, self.objects) = (Arc::new(model), None);
         Arc::get_mut(&mut self.server).expect("the aggregation is over").accept(state);
         let mean_update_norm = match self.settings.strategy {
             Strategy::FedAvg | Strategy::FedProx { .. } | Strategy::FaultTolerantFedAvg { .. }
@@ -285,72 +287,17 @@ impl Training {
     }
 
     /// What the rounds so far cost of privacy; `None` without it.
-    fn epsilon(&self) -> Option<f64> {
+    pub(super) fn epsilon(&self) -> Option<f64> {
         let dp = self.settings.dp.as_ref()?;
         let rounds = self.memory.numbers.get(PRIVATE_ROUNDS).copied().unwrap_or_default();
         // Who was sampled is no secret, so sampling adds nothing.
         Some(Accountant::after(dp.noise_multiplier(), 1.0, rounds as u64).epsilon(dp.delta))
     }
-
-    fn events(&self, trained: &Trained, change: &Change) -> Events {
-        let failures = trained.conducted.iter().flat_map(|conducted| conducted.phase.failures());
-        let (mut failed, mut rejected) = (0, Vec::new());
-        for (node, failure) in failures {
-            match failure.kind {
-                FailureKind::NotNeeded => {}
-                FailureKind::Rejected => rejected.push((node, failure.reason.clone())),
-                FailureKind::Error | FailureKind::Late | FailureKind::Unreachable => failed += 1,
-            }
-        }
-        let (norms, mean_update_norm) = (change.norms.clone(), change.mean_update_norm);
-        Events { norms, mean_update_norm, failures: failed, rejected }
-    }
-
-    fn warn_of_metrics(&self, act: Act, problems: &[String]) {
-        const TOLD: usize = 5;
-        for problem in problems.iter().take(TOLD) {
-            self.book.warn(format!("{}: some metrics have no mean: {problem}", act.name()));
-        }
-    }
-
-    fn blank_report(&self) -> TrainingReport {
-        TrainingReport {
-            round: self.round,
-            strategy: self.settings.strategy.name().to_owned(),
-            rounds_planned: self.settings.rounds,
-            ..TrainingReport::default()
-        }
-    }
-
-    pub(super) async fn report_end(&mut self, note: String) -> Result<(), TrainError> {
-        let report = TrainingReport { kind: "end".to_owned(), started_at: now_s(), note, ..self.blank_report() };
-        self.report(report).await
-    }
-
-    /// Nothing depends on a report: a SuperLink that takes none is not asked again.
-    async fn report(&mut self, report: TrainingReport) -> Result<(), TrainError> {
-        if !self.takes_reports {
-            return Ok(());
-        }
-        match self.receiver.app.report_training(&report.fitted()).await {
-            Ok(()) => Ok(()),
-            Err(error @ AppError::RunOver { .. }) => Err(error.into()),
-            Err(error) => {
-                self.takes_reports = false;
-                self.book.info(format!("the SuperLink takes no reports of this training: {error}"));
-                Ok(())
-            }
-        }
-    }
 }
 
-/// What a round changed.
-#[derive(Default)]
-struct Change {
-    norms: BTreeMap<NodeId, f64>,
-    chosen: Option<Vec<NodeId>>,
-    update_norm: Option<f64>,
-    mean_update_norm: Option<f64>,
+fn is_all_errors(conducted: &Conducted) -> bool {
+    let mut failures = conducted.phase.failures();
+    conducted.phase.good() == 0 && failures.any(|(_, failure)| failure.kind == FailureKind::Error)
 }
 
 /// Whether it lies in the replies, so that the next round may do better.
@@ -366,11 +313,4 @@ fn round_is_lost(fault: &Fault) -> bool {
             | Fault::Trees { .. }
             | Fault::Bagging(_)
     )
-}
-
-/// Of the files of a checkpoint.
-fn directory_bytes(path: &std::path::Path) -> Option<u64> {
-    let files = std::fs::read_dir(path).ok()?;
-    let bytes = |file: std::io::Result<std::fs::DirEntry>| file.ok()?.metadata().ok().map(|facts| facts.len());
-    files.map(bytes).sum()
 }

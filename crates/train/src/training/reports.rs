@@ -1,0 +1,131 @@
+//! What is told of the rounds of a training, and what looks wrong about them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use trellis_client::app::AppError;
+use trellis_client::{CheckpointReport, TrainingReport};
+use trellis_strategy::health::{Finding, Severity};
+
+use super::rounds::{Change, Evaluated, Trained};
+use super::{Training, now_s};
+use crate::error::TrainError;
+use crate::exchange::Act;
+use crate::progress::{Events, reported_finding};
+use crate::report::phase_report;
+use crate::round::FailureKind;
+
+/// Problems with the metrics of one phase that the log lists.
+const TOLD_PROBLEMS: usize = 5;
+
+impl Training {
+    /// Notes what a round has shown, and writes what looks wrong and was not told before.
+    pub(super) fn look_back(
+        &mut self,
+        trained: &Trained,
+        evaluated: Option<&Evaluated>,
+        change: &Change,
+    ) -> Vec<Finding> {
+        let events = events(trained, change);
+        let evaluation = evaluated.map(|(_, measurement)| measurement);
+        let loss_key = &self.settings.train_loss_key;
+        self.progress.note(self.round, trained.measurement.as_ref(), evaluation, events, loss_key);
+        let (findings, new) = self.progress.findings();
+        for finding in &new {
+            let told = format!("{} To try: {}", finding.what, finding.advice);
+            match finding.severity {
+                Severity::Notice => self.book.info(told),
+                Severity::Warning | Severity::Critical => self.book.warn(told),
+            }
+        }
+        findings
+    }
+
+    pub(super) async fn report_round(
+        &mut self,
+        started_at: f64,
+        trained: &Trained,
+        evaluated: Option<&Evaluated>,
+        change: &Change,
+        findings: &[Finding],
+        saved: Option<&Path>,
+    ) -> Result<(), TrainError> {
+        let (measurement, chosen) = (trained.measurement.as_ref(), change.chosen.as_deref());
+        let train = |conducted| phase_report(conducted, measurement, &change.norms, chosen);
+        let evaluate =
+            |(conducted, measurement): &Evaluated| phase_report(conducted, Some(measurement), &BTreeMap::new(), None);
+        let checkpoint =
+            |path: &Path| CheckpointReport { path: path.display().to_string(), size_bytes: directory_bytes(path) };
+        self.report(TrainingReport {
+            kind: "round".to_owned(),
+            started_at,
+            train: trained.conducted.as_ref().map(train),
+            evaluate: evaluated.map(evaluate),
+            update_norm: change.update_norm.filter(|norm| norm.is_finite()),
+            findings: findings.iter().map(reported_finding).collect(),
+            checkpoint: saved.map(checkpoint),
+            epsilon: self.epsilon().filter(|epsilon| epsilon.is_finite()),
+            note: trained.note.clone(),
+            ..self.blank_report()
+        })
+        .await
+    }
+
+    pub(super) async fn report_end(&mut self, note: String) -> Result<(), TrainError> {
+        let report = TrainingReport { kind: "end".to_owned(), started_at: now_s(), note, ..self.blank_report() };
+        self.report(report).await
+    }
+
+    fn blank_report(&self) -> TrainingReport {
+        TrainingReport {
+            round: self.round,
+            strategy: self.settings.strategy.name().to_owned(),
+            rounds_planned: self.settings.rounds,
+            ..TrainingReport::default()
+        }
+    }
+
+    /// Nothing depends on a report: a SuperLink that takes none is not asked again.
+    async fn report(&mut self, report: TrainingReport) -> Result<(), TrainError> {
+        if !self.takes_reports {
+            return Ok(());
+        }
+        match self.receiver.app.report_training(&report.fitted()).await {
+            Ok(()) => Ok(()),
+            Err(error @ AppError::RunOver { .. }) => Err(error.into()),
+            Err(error) => {
+                self.takes_reports = false;
+                self.book.info(format!("the SuperLink takes no reports of this training: {error}"));
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn warn_of_metrics(&self, act: Act, problems: &[String]) {
+        for problem in problems.iter().take(TOLD_PROBLEMS) {
+            self.book.warn(format!("{}: some metrics have no mean: {problem}", act.name()));
+        }
+    }
+}
+
+/// What happened beside the metrics.
+fn events(trained: &Trained, change: &Change) -> Events {
+    let failures = trained.conducted.iter().flat_map(|conducted| conducted.phase.failures());
+    let (mut failed, mut rejected) = (0, Vec::new());
+    for (node, failure) in failures {
+        match failure.kind {
+            FailureKind::NotNeeded => {}
+            FailureKind::Rejected => rejected.push((node, failure.reason.clone())),
+            FailureKind::Error | FailureKind::Late | FailureKind::Unreachable => failed += 1,
+        }
+    }
+    let (norms, mean_update_norm) = (change.norms.clone(), change.mean_update_norm);
+    Events { norms, mean_update_norm, failures: failed, rejected }
+}
+
+/// Of the files of a checkpoint.
+fn directory_bytes(path: &Path) -> Option<u64> {
+    let files = std::fs::read_dir(path).ok()?;
+    let bytes = |file: std::io::Result<std::fs::DirEntry>| file.ok()?.metadata().ok().map(|facts| facts.len());
+    files.map(bytes).sum()
+}

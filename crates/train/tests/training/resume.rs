@@ -1,0 +1,89 @@
+//! Trainings that go on from a checkpoint.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use trellis_native::AppError;
+
+use crate::nodes::{App, Nodes, Numbers, digits};
+use crate::scene::Scene;
+
+const SETTINGS: &[(&str, &str)] = &[
+    ("strategy", "FedAdam"),
+    ("server-lr", "0.01"),
+    ("seed", "11"),
+    ("min-available-nodes", "3"),
+    ("fraction-train", "0.7"),
+    ("checkpoint-interval", "1"),
+];
+
+fn with<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    [SETTINGS, more].concat()
+}
+
+/// The optimiser's memory and the sampling of nodes go on too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resumed_training_gives_the_same_model() {
+    let scene = Scene::start().await;
+    let _nodes = Nodes::start(&scene, (0..3).map(|_| digits()).collect()).await;
+    let whole = scene.train(&with(&[("num-server-rounds", "6")])).await;
+    let first = scene.train(&with(&[("num-server-rounds", "2")])).await.run.to_string();
+    let second = scene.train(&with(&[("num-server-rounds", "5"), ("resume", &first)])).await.run.to_string();
+    let third = scene.train(&with(&[("num-server-rounds", "6"), ("resume", &second)])).await;
+
+    let [whole, third] = [whole, third].map(|trained| scene.checkpoint(trained.run));
+    assert!(whole.model.arrays.len() >= 4);
+    assert_eq!(whole.model, third.model);
+    assert_eq!(whole.state, third.state);
+    assert_eq!(whole.manifest.history, third.manifest.history);
+    let lineage: Vec<(String, u64)> =
+        third.manifest.lineage().iter().map(|origin| (origin.run.clone(), origin.round)).collect();
+    assert_eq!(lineage, [(second, 5), (first, 2)]);
+}
+
+/// Counts on, and tells when a round begins; a round from `hangs_from` on never ends.
+fn counting(rounds: mpsc::UnboundedSender<u64>, hangs_in: u64) -> App {
+    Arc::new(Numbers(move |values: &[f32], round| {
+        let is_first_time = rounds.send(round).is_ok();
+        if round == hangs_in && is_first_time {
+            return Err(AppError::Stopped);
+        }
+        Ok((values.iter().map(|value| value * 1.1 + round as f32).collect(), round + 1))
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_training_that_was_killed_goes_on() {
+    let scene = Scene::start().await;
+    let (tell, mut rounds) = mpsc::unbounded_channel();
+    let (other, others) = mpsc::unbounded_channel();
+    drop(others);
+    let _nodes = Nodes::start(&scene, vec![counting(tell, 4), counting(other, 0)]).await;
+    let settings =
+        [("strategy", "FedAvgM"), ("server-momentum", "0.9"), ("checkpoint-interval", "1"), ("num-server-rounds", "6")];
+    let (killed, running) = scene.begin(&settings).await;
+    while rounds.recv().await.expect("rounds go on") < 4 {}
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    scene.stop_run(killed).await;
+    drop(rounds);
+
+    let killed = killed.to_string();
+    assert_eq!(scene.checkpoint(killed.parse().unwrap()).manifest.round, 3);
+    let resumed = scene.train(&[&settings[..], &[("resume", &killed)]].concat()).await;
+    let whole = scene.train(&settings).await;
+    let [resumed, whole] = [resumed, whole].map(|trained| scene.checkpoint(trained.run));
+    assert_eq!(resumed.manifest.round, 6);
+    assert_eq!(resumed.model, whole.model);
+    assert_eq!(resumed.state, whole.state);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_to_do_after_the_last_round() {
+    let scene = Scene::start().await;
+    let _nodes = Nodes::start(&scene, (0..3).map(|_| digits()).collect()).await;
+    let whole = scene.train(&with(&[("num-server-rounds", "1")])).await.run.to_string();
+    let again = scene.train(&with(&[("num-server-rounds", "1"), ("resume", &whole)])).await;
+    assert!(again.log.contains("nothing is left to do"), "{}", again.log);
+    assert_eq!(scene.checkpoint(again.run).model, scene.checkpoint(whole.parse().unwrap()).model);
+}

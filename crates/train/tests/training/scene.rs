@@ -1,0 +1,213 @@
+//! A SuperLink in this process, runs on it, and their native ServerApps.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::transport::{Channel, Endpoint};
+use trellis_client::app::App;
+use trellis_client::{RunHistory, Security, SuperLink as Calls, Target, Token, TrainingReport};
+use trellis_link::config::{Config, Isolation, Keepalive, Limits, StateLocation};
+use trellis_link::{Addresses, ServeError, SuperLink};
+use trellis_models::{Checkpoint, ModelStore};
+use trellis_train::{Finished, Options, TrainError};
+use trellis_wire::proto::control_client::ControlClient;
+use trellis_wire::proto::runtime_client::RuntimeClient;
+use trellis_wire::proto::*;
+
+/// A SuperLink whose state outlives it.
+pub struct Scene {
+    pub directory: tempfile::TempDir,
+    pub addresses: Addresses,
+    serving: Option<Serving>,
+}
+
+/// It has a runtime of its own, with which everything of it ends.
+struct Serving {
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), ServeError>>,
+    runtime: Runtime,
+}
+
+fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
+    Config {
+        control_address: address(0),
+        fleet_address: address(1),
+        serverappio_address: address(2),
+        http_address: address(3),
+        metrics_address: None,
+        health_address: None,
+        tls: None,
+        endpoints: Vec::new(),
+        accounts: false,
+        isolation: Isolation::Process,
+        python: None,
+        dependency_installation: false,
+        native_app: None,
+        superexec_secret: None,
+        state: StateLocation::Directory { directory: state.to_owned(), database: None },
+        supernode_auth: false,
+        keepalive: Keepalive::default(),
+        limits: Limits::default(),
+    }
+}
+
+impl Serving {
+    async fn start(config: Config) -> (Serving, Addresses) {
+        let runtime = Runtime::new().unwrap();
+        let starting = runtime.spawn(SuperLink::start(config));
+        let superlink = starting.await.unwrap().expect("the SuperLink starts");
+        let addresses = superlink.addresses();
+        let (stop, stopped) = oneshot::channel();
+        let served = runtime.spawn(superlink.run_until(async {
+            let _ = stopped.await;
+        }));
+        (Serving { stop, served, runtime }, addresses)
+    }
+}
+
+impl Scene {
+    pub async fn start() -> Scene {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(&directory.path().join("state"), |_| "127.0.0.1:0".to_owned());
+        let (serving, addresses) = Serving::start(config).await;
+        Scene { directory, addresses, serving: Some(serving) }
+    }
+
+    pub async fn stop_superlink(&mut self) {
+        let Serving { stop, served, runtime } = self.serving.take().expect("it serves");
+        let _ = stop.send(());
+        served.await.expect("no panic").expect("a clean stop");
+        tokio::task::spawn_blocking(move || runtime.shutdown_timeout(Duration::from_secs(20))).await.unwrap();
+    }
+
+    /// The same one again, at the same addresses.
+    pub async fn start_superlink(&mut self) {
+        let Addresses { control, fleet, serverappio, http, .. } = self.addresses;
+        let ports = [control, fleet, serverappio, http].map(|address| address.to_string());
+        let (serving, _) =
+            Serving::start(config(&self.directory.path().join("state"), |port| ports[port].clone())).await;
+        self.serving = Some(serving);
+    }
+
+    pub fn target(&self, address: SocketAddr) -> Target {
+        let (host, port) = (address.ip().to_string(), address.port());
+        Target { host, port, security: Security::Plaintext, token: None }
+    }
+
+    async fn control(&self) -> ControlClient<Channel> {
+        ControlClient::new(channel(self.addresses.control).await)
+    }
+
+    /// A run with these settings, that nobody carries out yet.
+    pub async fn submit(&self, settings: &[(&str, &str)]) -> u64 {
+        let fab = Fab { content: fab(settings).into(), ..Default::default() };
+        let request = StartRunRequest { fab: Some(fab), federation: "default".into(), ..Default::default() };
+        self.control().await.start_run(request).await.unwrap().into_inner().run_id.unwrap()
+    }
+
+    /// The ServerApp of the run that was submitted.
+    pub async fn serverapp(&self) -> App {
+        let mut runtime = RuntimeClient::new(channel(self.addresses.serverappio).await);
+        let supported_task_types = vec!["trellis-serverapp".to_owned()];
+        let request = AcquireTaskRequest { supported_task_types, ..Default::default() };
+        let acquired = runtime.acquire_task(request).await.unwrap().into_inner();
+        App::new(self.target(self.addresses.serverappio), Token::parse(&acquired.token).expect("a run was waiting"))
+    }
+
+    pub fn options(&self) -> Options {
+        Options { models_dir: self.models(), spool_dir: self.directory.path().join("spool"), echo: false }
+    }
+
+    fn models(&self) -> PathBuf {
+        self.directory.path().join("models")
+    }
+
+    /// Begins a run, whose outcome is to be awaited.
+    pub async fn begin(&self, settings: &[(&str, &str)]) -> (u64, JoinHandle<Result<Finished, TrainError>>) {
+        let run = self.submit(settings).await;
+        let app = self.serverapp().await;
+        (run, tokio::spawn(trellis_train::run(app, self.options())))
+    }
+
+    /// A run from its beginning to a good end.
+    pub async fn train(&self, settings: &[(&str, &str)]) -> Trained {
+        let (run, running) = self.begin(settings).await;
+        match running.await.unwrap() {
+            Ok(Finished::Completed { round, .. }) => Trained { run, round, log: self.log(run).await },
+            other => panic!("{other:?}\n{}", self.log(run).await),
+        }
+    }
+
+    pub fn checkpoint(&self, run: u64) -> Checkpoint {
+        ModelStore::new(self.models()).load(&run.to_string(), None).expect("a checkpoint that can be read")
+    }
+
+    pub async fn stop_run(&self, run_id: u64) {
+        let request = StopRunRequest { run_id };
+        assert!(self.control().await.stop_run(request).await.unwrap().into_inner().success);
+    }
+
+    /// All that was logged by a run that is over.
+    pub async fn log(&self, run_id: u64) -> String {
+        let request = StreamLogsRequest { run_id, ..Default::default() };
+        let mut stream = self.control().await.stream_logs(request).await.unwrap().into_inner();
+        let mut log = String::new();
+        while let Some(part) = stream.message().await.unwrap() {
+            log.push_str(&part.log_output);
+        }
+        log
+    }
+
+    /// Status, and what is said of it.
+    pub async fn status(&self, run_id: u64) -> (String, String) {
+        let request = ListRunsRequest { run_id: Some(run_id), ..Default::default() };
+        let runs = self.control().await.list_runs(request).await.unwrap().into_inner();
+        let status = runs.run_dict.into_values().next().and_then(|run| run.status).unwrap_or_default();
+        (status.sub_status, status.details)
+    }
+
+    pub async fn reports(&self, run: u64) -> Vec<TrainingReport> {
+        let calls = Calls::new(self.target(self.addresses.http));
+        let history = calls.call(&RunHistory { run_id: run.to_string(), after_round: None }).await.unwrap();
+        history.reports.iter().map(|report| serde_json::from_str(report.get()).unwrap()).collect()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if let Some(Serving { runtime, .. }) = self.serving.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// A run that was completed.
+pub struct Trained {
+    pub run: u64,
+    pub round: u64,
+    pub log: String,
+}
+
+async fn channel(address: SocketAddr) -> Channel {
+    Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap()
+}
+
+/// An app that has nothing but settings.
+fn fab(settings: &[(&str, &str)]) -> Vec<u8> {
+    let mut project = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'\n\
+                       [tool.flwr.app.components]\nserverapp='trellis:native'\nclientapp='trellis:mlp'\n\
+                       [tool.flwr.app.config]\n"
+        .to_owned();
+    for (name, value) in settings {
+        project.push_str(&format!("{name} = {value:?}\n"));
+    }
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    zip.start_file("pyproject.toml", zip::write::SimpleFileOptions::default()).unwrap();
+    zip.write_all(project.as_bytes()).unwrap();
+    zip.finish().unwrap().into_inner()
+}

@@ -1,0 +1,146 @@
+//! Nodes, settings and SuperLinks that are not as they should be.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use trellis_native::AppError;
+use trellis_train::Finished;
+
+use crate::nodes::{App, Nodes, Numbers, adds, as_numbers, silent};
+use crate::scene::Scene;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_sends_no_numbers_is_named_and_left_out() {
+    let scene = Scene::start().await;
+    let nan: App = Arc::new(Numbers(|_: &[f32], _| Ok((vec![1.0, f32::NAN, 1.0], 1000))));
+    let nodes = Nodes::start(&scene, vec![adds(1.0, 1), nan, adds(1.0, 1)]).await;
+    let settings = [("num-server-rounds", "2"), ("min-available-nodes", "3")];
+    let trained = scene.train(&settings).await;
+    assert_eq!(as_numbers(&scene.checkpoint(trained.run).model.arrays[0]), [2.0; 3]);
+    let told = format!(
+        "node {} sent a reply that cannot be used: \"w\" has a number that is not finite, at position 1",
+        nodes.ids[1]
+    );
+    assert!(trained.log.contains(&told), "{told}\n{}", trained.log);
+    let reports = scene.reports(trained.run).await;
+    let failed = &reports[0].train.as_ref().unwrap().failed;
+    assert_eq!((failed[0].node.clone(), failed[0].kind.as_str()), (nodes.ids[1].to_string(), "rejected"));
+
+    let strict = [&settings[..], &[("non-finite", "fail")]].concat();
+    let (run, running) = scene.begin(&strict).await;
+    running.await.unwrap().unwrap_err();
+    let (status, details) = scene.status(run).await;
+    assert_eq!(status, "failed");
+    assert!(details.contains(&format!("node {}", nodes.ids[1])), "{details}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_of_another_shape_and_an_error_are_told_in_words() {
+    let scene = Scene::start().await;
+    let longer: App = Arc::new(Numbers(|_: &[f32], _| Ok((vec![1.0; 4], 1))));
+    let failing: App = Arc::new(Numbers(|_: &[f32], _| Err(AppError::failed("the disk is full\nat line 3"))));
+    let nodes = Nodes::start(&scene, vec![adds(1.0, 1), longer, failing]).await;
+    let trained = scene.train(&[("num-server-rounds", "1"), ("min-available-nodes", "3")]).await;
+    for told in [
+        format!(
+            "node {} sent a reply that cannot be used: \"w\" is float32 [4], and in the model float32 [3]",
+            nodes.ids[1]
+        ),
+        format!("node {} failed: the disk is full\n", nodes.ids[2]),
+    ] {
+        assert!(trained.log.contains(&told), "{told}\n{}", trained.log);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_straggler_is_waited_for_until_the_deadline() {
+    let scene = Scene::start().await;
+    let nodes = Nodes::start(&scene, vec![adds(1.0, 1), silent(), adds(3.0, 1)]).await;
+    let settings = [("num-server-rounds", "1"), ("min-available-nodes", "3"), ("round-timeout", "1.5")];
+    let trained = scene.train(&settings).await;
+    assert_eq!(as_numbers(&scene.checkpoint(trained.run).model.arrays[0]), [2.0; 3]);
+    let told = format!("node {} did not answer in time: no reply within 1.5 s", nodes.ids[1]);
+    assert!(trained.log.contains(&told), "{told}\n{}", trained.log);
+
+    // Where failures are not accepted, the round is for nothing.
+    let strict = [&settings[..], &[("accept-failures", "false")]].concat();
+    let trained = scene.train(&strict).await;
+    assert_eq!(as_numbers(&scene.checkpoint(trained.run).model.arrays[0]), [0.0; 3], "{}", trained.log);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_over_selection_nobody_waits_for_the_slowest() {
+    let scene = Scene::start().await;
+    let nodes = Nodes::start(&scene, vec![adds(1.0, 1), silent(), adds(1.0, 1), adds(1.0, 1)]).await;
+    let settings = [
+        ("num-server-rounds", "2"),
+        ("min-available-nodes", "4"),
+        ("fraction-train", "0.75"),
+        ("fraction-evaluate", "0"),
+        ("over-selection", "0.34"),
+    ];
+    let trained = scene.train(&settings).await;
+    assert_eq!(as_numbers(&scene.checkpoint(trained.run).model.arrays[0]), [2.0; 3]);
+    let reports = scene.reports(trained.run).await;
+    let train = reports[0].train.as_ref().unwrap();
+    assert_eq!((train.asked, train.answered), (4, 3), "the default timeout is an hour");
+    assert_eq!((train.failed[0].node.clone(), train.failed[0].kind.as_str()), (nodes.ids[1].to_string(), "not-needed"));
+}
+
+/// Tells when a round begins.
+fn heard(rounds: mpsc::UnboundedSender<u64>) -> App {
+    Arc::new(Numbers(move |values: &[f32], round| {
+        let _ = rounds.send(round);
+        Ok((values.iter().map(|value| value + 1.0).collect(), 1))
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_stopped_ends_quietly() {
+    let scene = Scene::start().await;
+    let (tell, mut rounds) = mpsc::unbounded_channel();
+    let _nodes = Nodes::start(&scene, vec![heard(tell), adds(1.0, 1)]).await;
+    let (run, running) = scene.begin(&[("num-server-rounds", "100000")]).await;
+    while rounds.recv().await.expect("rounds go on") < 2 {}
+    scene.stop_run(run).await;
+    assert_eq!(running.await.unwrap().unwrap(), Finished::Stopped);
+    assert_eq!(scene.status(run).await.0, "stopped");
+    assert!(!scene.log(run).await.contains("ERROR"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_outlives_the_superlink() {
+    let mut scene = Scene::start().await;
+    let (tell, mut rounds) = mpsc::unbounded_channel();
+    let _nodes = Nodes::start(&scene, vec![heard(tell), adds(1.0, 1)]).await;
+    let (run, running) = scene.begin(&[("num-server-rounds", "8"), ("round-timeout", "60")]).await;
+    while rounds.recv().await.expect("rounds go on") < 3 {}
+    scene.stop_superlink().await;
+    scene.start_superlink().await;
+    let finished = running.await.unwrap();
+    assert!(matches!(finished, Ok(Finished::Completed { round: 8, .. })), "{finished:?}");
+    assert_eq!(as_numbers(&scene.checkpoint(run).model.arrays[0]), [8.0; 3], "{}", scene.log(run).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_settings_end_a_run_before_it_begins() {
+    let scene = Scene::start().await;
+    let (run, running) = scene.begin(&[("strategy", "FedSomething"), ("num-server-rounds", "many")]).await;
+    running.await.unwrap().unwrap_err();
+    let (status, details) = scene.status(run).await;
+    assert_eq!(status, "failed");
+    assert!(details.contains("strategy: ") && details.contains("num-server-rounds: "), "{details}");
+    assert!(scene.log(run).await.contains("ERROR :      "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_first_model_it_is_said_what_to_give() {
+    let scene = Scene::start().await;
+    let echo = || Arc::from(trellis_native::builtin("echo", &Default::default()).unwrap());
+    let _nodes = Nodes::start(&scene, vec![echo(), echo()]).await;
+    let (run, running) = scene.begin(&[]).await;
+    running.await.unwrap().unwrap_err();
+    let (status, details) = scene.status(run).await;
+    assert_eq!(status, "failed");
+    assert!(details.contains("initial-model") && details.contains("query.init"), "{details}");
+}
