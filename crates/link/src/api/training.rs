@@ -57,7 +57,7 @@ struct Finding {
 
 impl Finding {
     fn is_warning(&self) -> bool {
-        self.severity.eq_ignore_ascii_case("warning")
+        ["warning", "critical"].iter().any(|severe| self.severity.eq_ignore_ascii_case(severe))
     }
 }
 
@@ -143,7 +143,9 @@ mod tests {
         .unwrap();
         assert_eq!((head.round, head.kind.as_str()), (3, "round"));
         assert_eq!(head.checkpoint, Some(Checkpoint::Path("a/b".to_owned())));
-        assert!(head.findings[0].is_warning());
+        let severe =
+            |severity: &str| Finding { severity: severity.to_owned(), code: String::new(), what: String::new() };
+        assert!(head.findings[0].is_warning() && severe("critical").is_warning() && !severe("notice").is_warning());
         let head: Head = serde_json::from_str(r#"{"round": 0, "kind": "end", "checkpoint": {"path": "c"}}"#).unwrap();
         assert_eq!(head.checkpoint, Some(Checkpoint::Saved { path: "c".to_owned(), size_bytes: None }));
         assert!(serde_json::from_str::<Head>("{}").is_err(), "the round is needed");
