@@ -94,7 +94,7 @@ impl Disk {
 
     /// Removes what a crash left in a directory whose lock the caller holds.
     pub fn sweep(&self, directory: &Path) -> Result<(), ModelError> {
-        for name in names(directory)?.iter().filter(|name| name.starts_with(UNFINISHED)) {
+        for name in names(directory)?.iter().filter(|name| is_unfinished(name)) {
             self.remove(&directory.join(name))?;
         }
         Ok(())
@@ -238,6 +238,11 @@ pub fn names(path: &Path) -> Result<Vec<String>, ModelError> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Whether a crash, or somebody at work, left this name.
+pub fn is_unfinished(name: &str) -> bool {
+    name.starts_with(UNFINISHED)
 }
 
 fn unfinished(path: &Path) -> PathBuf {

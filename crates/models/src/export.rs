@@ -1,5 +1,8 @@
 //! A model in the formats of others, in a file that appears whole or not at all.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};

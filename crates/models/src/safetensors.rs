@@ -4,6 +4,9 @@
 //! memory. Arrays lie in the order of the model, those with larger elements first, as readers that map the file need it; where
 //! that is another order, the model's own is in the metadata.
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -213,8 +213,9 @@ impl ModelStore {
             if !is_run_id(&run) || directory == own || !directory.is_dir() {
                 continue;
             }
-            // Kept until all is swept: whoever holds it is at work there.
-            if let Ok(Some(_lock)) = self.disk.try_lock(&directory) {
+            let left = disk::names(&directory).is_ok_and(|names| names.iter().any(|name| disk::is_unfinished(name)));
+            // Whoever holds the lock is at work there. It is kept until all is swept.
+            if left && let Ok(Some(_lock)) = self.disk.try_lock(&directory) {
                 let _ = self.disk.sweep(&directory);
             }
         }

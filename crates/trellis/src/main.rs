@@ -8,6 +8,7 @@ mod duration;
 mod log_file;
 mod logging;
 mod login;
+mod model;
 mod node;
 mod nodes;
 mod pki;
@@ -45,6 +46,7 @@ Examples:
   trellis supernode --insecure        take part in it with this machine
   trellis pki --help                  certificates for a SuperLink, from nothing to rotation
   trellis nodes                       who takes part, and which version of Flower each node speaks
+  trellis model ls                    the checkpoints of native trainings on this machine
 ";
 
 /// Runs Flower federations anywhere, from one description.
@@ -66,6 +68,7 @@ enum Command {
     Pki(pki::PkiArgs),
     #[command(hide = true)]
     Serverapp(serverapp::ServerappArgs),
+    Model(model::ModelArgs),
     Nodes(nodes::NodesArgs),
     Node(node::NodeArgs),
     Account(account::AccountArgs),
@@ -117,6 +120,7 @@ impl Command {
             Command::Pki(args) => pki::run(args),
             Command::Run(args) => run::run(&args),
             Command::Serverapp(args) => serverapp::run(&args),
+            Command::Model(args) => model::run(&args),
             Command::Nodes(args) => nodes::run(&args),
             Command::Node(args) => node::run(&args),
             Command::Account(args) => account::run(&args),

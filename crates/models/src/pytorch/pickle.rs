@@ -99,7 +99,8 @@ impl Pickle {
     fn storage(&mut self, kind: &Kind, tensor: &Tensor<'_>, storage: usize) {
         self.word(MARK);
         self.text("storage");
-        self.global("torch", kind.storage());
+        let (module, name) = kind.storage();
+        self.global(module, name);
         self.text(&storage.to_string());
         self.text("cpu");
         self.int(match kind {
@@ -134,10 +135,10 @@ impl Kind {
         }
     }
 
-    fn storage(&self) -> &'static str {
+    fn storage(&self) -> (&'static str, &'static str) {
         match self {
-            Kind::Typed(storage) => storage,
-            Kind::Untyped(_) => "UntypedStorage",
+            Kind::Typed(storage) => ("torch", storage),
+            Kind::Untyped(_) => ("torch.storage", "UntypedStorage"),
         }
     }
 

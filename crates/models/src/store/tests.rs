@@ -225,8 +225,11 @@ fn what_a_killed_run_left_is_swept_by_whoever_saves_next() {
     place.store().save(&checkpoint("18", 1)).unwrap();
     assert!(left.exists(), "its owner is at work");
     drop(lock);
+    let strange = place.root.path().join("mine");
+    fs::create_dir(&strange).unwrap();
     place.store().save(&checkpoint("18", 2)).unwrap();
     assert!(!left.exists());
+    assert_eq!(disk::names(&strange).unwrap(), Vec::<String>::new(), "what is not ours is left alone");
 }
 
 #[test]

@@ -26,6 +26,14 @@ pub fn show(bytes: u64) -> String {
     }
 }
 
+/// In the largest unit that leaves something before the point: `1.5 GiB`.
+pub fn rounded(bytes: u64) -> String {
+    match BINARY.iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes} B"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +67,15 @@ mod tests {
         {
             assert_eq!(show(bytes), expected);
             assert_eq!(parse(&show(bytes)), Some(bytes));
+        }
+    }
+
+    #[test]
+    fn amounts() {
+        for (bytes, expected) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB"), (5 << 40, "5.0 TiB")]
+        {
+            assert_eq!(rounded(bytes), expected);
         }
     }
 }

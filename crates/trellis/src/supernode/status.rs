@@ -8,6 +8,7 @@ use clap::Args;
 use trellis_node::watch::{AskError, Gpu, Link, SOCKET, Status, ask};
 
 use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, age, clean, explain, print, print_json, remark};
+use crate::settings::size::rounded as amount;
 
 const NOT_RUNNING: u8 = 1;
 const NOT_CONNECTED: u8 = 3;
@@ -167,15 +168,6 @@ fn apps(status: &Status, now: f64) -> Table {
     table
 }
 
-/// In the largest unit that leaves something before the point: `1.5 GiB`.
-fn amount(bytes: u64) -> String {
-    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
-        None => format!("{bytes} B"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use trellis_node::watch::{Disk, Replies, Transport};
@@ -233,13 +225,6 @@ mod tests {
             ),
         ] {
             assert_eq!(link(&state, 100.0), expected);
-        }
-    }
-
-    #[test]
-    fn amounts() {
-        for (bytes, expected) in [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB")] {
-            assert_eq!(amount(bytes), expected);
         }
     }
 }

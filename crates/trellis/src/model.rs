@@ -1,0 +1,151 @@
+//! `trellis model`: the checkpoints of native trainings, from the directory they are kept in. Calls no SuperLink, and changes
+//! no checkpoint.
+
+mod export;
+mod list;
+mod output;
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use trellis_models::{Loaded, ModelError, ModelStore};
+
+use crate::remote::{Trouble, clean, explain, remark};
+use crate::settings::{Checker, RawArgs, here};
+
+use export::ExportArgs;
+use output::OutputArgs;
+
+/// In the state directory of a SuperLink.
+const MODELS: &str = "models";
+
+const AFTER_HELP: &str = "\
+Examples:
+  trellis model ls                       every checkpoint of every run
+  trellis model show 4711                the newest of a run: metrics, arrays, lineage
+  trellis model show 4711@10 -o json     that of round 10, for a program
+  trellis model export 4711 --out digits.safetensors
+  trellis model export 4711@10 --format pytorch --out digits.pt
+
+Checkpoints are made by native trainings, on the machine of their SuperLink. Each is read as a
+whole and compared with its hashes before it is shown or exported.
+Exit codes: 0 done; 1 it cannot be read or written; 2 refused arguments.
+";
+
+/// Show and export the models of native trainings
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
+pub struct ModelArgs {
+    #[command(subcommand)]
+    command: ModelCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ModelCommand {
+    /// List the checkpoints, the newest last
+    Ls {
+        /// Only those of this run
+        run: Option<String>,
+        #[command(flatten)]
+        place: PlaceArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Show a checkpoint: where it comes from, its metrics and arrays; all its bytes are checked
+    Show {
+        #[command(flatten)]
+        which: WhichArgs,
+        #[command(flatten)]
+        place: PlaceArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Write the model of a checkpoint as a file for other programs
+    Export {
+        #[command(flatten)]
+        which: WhichArgs,
+        #[command(flatten)]
+        export: ExportArgs,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// Where the checkpoints are [default: models in the SuperLink's default state directory]
+    ///
+    /// For a SuperLink with another --state-dir: the directory models in that.
+    #[arg(long, value_name = "DIR", env = "TRELLIS_MODELS", hide_env_values = true)]
+    models: Option<PathBuf>,
+}
+
+impl PlaceArgs {
+    fn store(&self) -> Result<ModelStore, Trouble> {
+        let by_default = || {
+            let nothing: RawArgs<()> = RawArgs::default();
+            here::with_surroundings(|around| Checker::new(&nothing, around).default_state_dir("superlink"))
+                .map(|state_dir| state_dir.join(MODELS))
+        };
+        let given = self.models.clone().filter(|path| !path.as_os_str().is_empty());
+        let directory = given.or_else(by_default);
+        let missing = || Trouble::usage("neither HOME nor XDG_STATE_HOME is set", "name the directory with --models");
+        directory.map(ModelStore::new).ok_or_else(missing)
+    }
+}
+
+#[derive(Debug, Args)]
+struct WhichArgs {
+    /// A run, with @ROUND one of its rounds, else its newest; or the path of a checkpoint (with a /)
+    #[arg(value_name = "RUN[@ROUND]")]
+    which: String,
+}
+
+impl WhichArgs {
+    /// Reads the checkpoint, and tells of newer ones that had to be skipped.
+    fn open(&self, place: &PlaceArgs) -> Result<Loaded, Trouble> {
+        let loaded = if self.which.contains('/') {
+            ModelStore::open_path(Path::new(&self.which)).map_err(trouble)?
+        } else {
+            let (run, round) = self.run_and_round()?;
+            place.store()?.open(run, round).map_err(trouble)?
+        };
+        for skipped in &loaded.skipped {
+            remark(&format!("skipped a newer one: {}", clean(&explain(&skipped.why))));
+        }
+        Ok(loaded)
+    }
+
+    fn run_and_round(&self) -> Result<(&str, Option<u64>), Trouble> {
+        let Some((run, round)) = self.which.split_once('@') else { return Ok((&self.which, None)) };
+        match round.parse() {
+            Ok(round) => Ok((run, Some(round))),
+            Err(_) => Err(Trouble::usage(
+                format!("{round:?} is not the number of a round"),
+                "write RUN@ROUND, as 4711@10; trellis model ls shows which there are",
+            )),
+        }
+    }
+}
+
+pub fn run(args: &ModelArgs) -> ExitCode {
+    let (called, done) = match &args.command {
+        ModelCommand::Ls { run, place, output } => ("trellis model ls", list::run(run.as_deref(), place, output)),
+        ModelCommand::Show { which, place, output } => ("trellis model show", show::run(which, place, output)),
+        ModelCommand::Export { which, export, place } => ("trellis model export", export.run(which, place)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => trouble.tell(called),
+    }
+}
+
+fn trouble(error: ModelError) -> Trouble {
+    match &error {
+        ModelError::RunId { .. } => Trouble::usage(explain(&error), "trellis model ls shows which runs there are"),
+        ModelError::Disk { .. } => Trouble::failed(explain(&error), Some("look at its permissions and at the disk")),
+        _ => Trouble::failed(explain(&error), None),
+    }
+}

@@ -1,0 +1,82 @@
+//! `trellis model export`
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use trellis_models::{Export, Format};
+
+use super::{PlaceArgs, WhichArgs, trouble};
+use crate::remote::{Trouble, clean, print, remark};
+use crate::settings::size::rounded;
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// File to write; it appears whole or not at all
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// In which format [default: as FILE ends: .safetensors, .npz, .pt or .pth]
+    #[arg(long)]
+    format: Option<FormatName>,
+    /// Replace FILE if it exists
+    #[arg(long)]
+    force: bool,
+    /// Call the arrays arr_0, arr_1, ... in their order, as numpy.savez without names does; only for npz
+    #[arg(long)]
+    positional: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatName {
+    /// Read by every framework, and by trellis as a model to begin with
+    Safetensors,
+    /// For numpy.load; bfloat16 becomes float32
+    Npz,
+    /// A state dict for torch.load, also with weights_only=True
+    Pytorch,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Format {
+        match name {
+            FormatName::Safetensors => Format::Safetensors,
+            FormatName::Npz => Format::Npz,
+            FormatName::Pytorch => Format::PyTorch,
+        }
+    }
+}
+
+impl ExportArgs {
+    pub(super) fn run(&self, which: &WhichArgs, place: &PlaceArgs) -> Result<(), Trouble> {
+        let export = self.check()?;
+        let loaded = which.open(place)?;
+        let notes = export.write(&loaded.checkpoint.model, &self.out).map_err(trouble)?;
+        notes.iter().for_each(|note| remark(&format!("note: {}", clean(note))));
+        let manifest = &loaded.checkpoint.manifest;
+        let bytes = self.out.metadata().map(|metadata| rounded(metadata.len())).unwrap_or_default();
+        let (run, round, out) = (&manifest.run_id, manifest.round, self.out.display());
+        print(&clean(&format!("{run}@{round} is in {out} ({bytes})")));
+        print("\n");
+        Ok(())
+    }
+
+    /// All that is wrong with the arguments.
+    fn check(&self) -> Result<Export, Trouble> {
+        let format = self.format.map(Format::from).or_else(|| Format::of(&self.out));
+        let out = self.out.display();
+        let mut troubles = Vec::new();
+        if format.is_none() {
+            let what = format!("the name {out} does not tell a format");
+            troubles.push(Trouble::usage(what, "give --format safetensors, npz or pytorch"));
+        }
+        if self.positional && format.is_some_and(|format| format != Format::Npz) {
+            troubles.push(Trouble::usage("--positional is for npz only", "leave it out, or give --format npz"));
+        }
+        if !self.force && self.out.symlink_metadata().is_ok() {
+            troubles.push(Trouble::usage(format!("{out} exists"), "name another file, or give --force"));
+        }
+        match (format, troubles.into_iter().reduce(Trouble::and)) {
+            (Some(format), None) => Ok(Export { format, overwrite: self.force, positional: self.positional }),
+            (_, trouble) => Err(trouble.expect("a missing format is one")),
+        }
+    }
+}
