@@ -23,7 +23,7 @@ def test_digits_are_learned_without_python(workspace):
     ended = training.wait_ended()
 
     last = [report for report in training.events("report") if report["kind"] == "round"][-1]
-    assert last["evaluate"]["metrics"]["accuracy"] > 0.9
+    assert last["evaluate"]["metrics"]["eval_acc"] > 0.9
     assert Path(ended["model"]).parent.parent == workspace.root / "models"
     assert left_over(workspace.mark) == []
 

@@ -63,12 +63,12 @@ enum Command {
     Superlink(Box<superlink::SuperlinkArgs>),
     /// Take part in a federation; also when called as flower-supernode
     Supernode(Box<supernode::SupernodeArgs>),
+    Run(Box<run::RunArgs>),
     /// Make and renew certificates, and say which ones clients shall trust
     Pki(pki::PkiArgs),
-    Model(model::ModelArgs),
-    Run(Box<run::RunArgs>),
     #[command(hide = true)]
     Serverapp(serverapp::ServerappArgs),
+    Model(model::ModelArgs),
     Nodes(nodes::NodesArgs),
     Node(node::NodeArgs),
     Account(account::AccountArgs),
@@ -118,9 +118,9 @@ impl Command {
             Command::Superlink(_) => superlink::run("trellis superlink", &[]),
             Command::Supernode(_) => supernode::run("trellis supernode", &[]),
             Command::Pki(args) => pki::run(args),
-            Command::Model(args) => model::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Serverapp(args) => serverapp::run(&args),
+            Command::Model(args) => model::run(&args),
             Command::Nodes(args) => nodes::run(&args),
             Command::Node(args) => node::run(&args),
             Command::Account(args) => account::run(&args),

@@ -159,13 +159,16 @@ async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trou
         python_server_app: plan.training.is_none(),
         python: args.here.python.clone(),
     };
+    remark(&format!("starting a SuperLink and {nodes} SuperNodes in this process"));
     let mut federation = Federation::start(&wanted).await?;
     let (superlink, target) = (federation.superlink.clone(), federation.target.clone());
     let place = Options { models_dir: models(args), spool_dir: federation.directory.join("spool"), echo: false };
-    let training = in_this_process(args, &superlink, target, place, plan, &mut signals);
+    let online = federation.online();
+    let training = in_this_process(args, &superlink, target, place, plan, online, &mut signals);
+    let advice = "-v shows the log of all parts; --python names the Python of apps";
     let outcome = tokio::select! {
         outcome = training => outcome,
-        why = federation.broken() => Err(Trouble::failed(why, Some("-v shows the log of all parts"))),
+        why = federation.broken() => Err(Trouble::failed(why, Some(advice))),
     };
     federation.stop().await;
     outcome
@@ -177,8 +180,13 @@ async fn in_this_process(
     target: Target,
     place: Options,
     plan: Plan,
+    online: impl Future<Output = Result<(), Trouble>>,
     signals: &mut StopSignals,
 ) -> Result<ExitCode, Trouble> {
+    tokio::select! {
+        online = online => online?,
+        (_, number) = signals.next() => return Ok(by_signal(number)),
+    }
     let (summary, native) = (plan.summary(), plan.training.is_some());
     let run = superlink.start_run(plan.bundle.fab, plan.values).await?;
     let mut show = Show::new(args.output.format);
@@ -245,16 +253,21 @@ fn start_log(verbose: bool) -> Result<(), Trouble> {
     logging::start("run", &settings).map_err(|error| Trouble::failed(error.to_string(), None))
 }
 
+/// As a shell reports it.
+fn by_signal(number: i32) -> ExitCode {
+    ExitCode::from(BY_SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0)))
+}
+
 /// Tells how it ended; what to exit with.
 fn conclude(run: u64, followed: &Followed, show: &mut Show, place: &str) -> Result<ExitCode, Trouble> {
     match followed {
         Followed::Left(signal) => {
             remark(&format!("run {run} was told to stop, and may still be ending"));
-            Ok(ExitCode::from(BY_SIGNAL + signal))
+            Ok(by_signal(*signal))
         }
         Followed::Stopped(ended, signal) => {
             show.ended(run, ended, place);
-            Ok(ExitCode::from(BY_SIGNAL + signal))
+            Ok(by_signal(*signal))
         }
         Followed::ToTheEnd(ended) => {
             show.ended(run, ended, place);

@@ -20,11 +20,13 @@ Examples:
   trellis run ./my-app --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
   trellis run ./my-app --app-server                  with the app's own ServerApp, as `flwr run` does
   trellis run --resume 1234 --models ./models --rounds 40
-  trellis run -o json | jq -r 'select(.event == \"report\") | .evaluate.metrics.accuracy'
+  trellis run -o json | jq -r 'select(.event == \"report\") | .evaluate.metrics.eval_acc'
 
 Without --superlink (or TRELLIS_SUPERLINK) a federation is made in this process, and ends with the run. Ctrl-C stops the
 run and waits for its end; a second one leaves without waiting. A run on a SuperLink goes on when the connection to it is
 lost, and when this program is ended in another way.
+
+With -o json each line is an object: its event is started, report (of a round, or of the end), log or ended.
 
 Exit codes: 0 completed; 1 failed, or refused; 2 mistakes in the arguments, nothing was sent; 128 and the number of the
 signal (130 for Ctrl-C) stopped.
@@ -54,7 +56,6 @@ pub struct RunArgs {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// With -o json: one line for each event
     #[command(flatten)]
     pub output: OutputArgs,
 
@@ -138,15 +139,19 @@ fn flag_of(setting: &Setting) -> &'static str {
 
 fn flag(setting: &'static Setting) -> Arg {
     let long = flag_of(setting);
+    let arg = Arg::new(setting.name);
+    // As all our switches: alone it means true, and a value needs an equals sign.
+    let arg = match setting.kind {
+        Kind::Switch => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        _ => arg.allow_hyphen_values(true),
+    };
     let others = [setting.name].into_iter().chain(setting.aliases.iter().copied()).filter(|name| *name != long);
-    Arg::new(setting.name)
-        .long(long)
+    arg.long(long)
         .aliases(others.collect::<Vec<_>>())
         .value_name(value_name(setting.kind))
         .help(help(setting))
         .help_heading("Training")
         .action(ArgAction::Set)
-        .allow_hyphen_values(true)
 }
 
 fn value_name(kind: Kind) -> &'static str {
@@ -160,7 +165,8 @@ fn value_name(kind: Kind) -> &'static str {
 }
 
 fn help(setting: &Setting) -> String {
-    let mut help = setting.help.to_owned();
+    let (first, rest) = setting.help.split_at(setting.help.chars().next().map_or(0, char::len_utf8));
+    let mut help = first.to_uppercase() + rest;
     if let Kind::Choice(_) = setting.kind {
         help += &format!(": {}", setting.kind.expected());
     }

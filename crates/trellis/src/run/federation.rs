@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use trellis_client::{Security, SuperLink, Target};
+use trellis_client::{ListNodes, Security, SuperLink, Target};
 use trellis_link::config::{Config as LinkConfig, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{ServeError, SuperLink as Link};
 use trellis_node::config::{self as node, AppMode, Config as NodeConfig, WarmSettings};
@@ -24,6 +24,8 @@ const DISK_BYTES: u64 = 20 << 30;
 /// One bundle of an app, unpacked.
 const APP_BYTES: u64 = 256 << 20;
 const PARALLEL_OBJECTS: usize = 8;
+/// Between looks at who is online.
+const GLANCE: Duration = Duration::from_millis(20);
 /// Longer than a run pauses between two rounds.
 const IDLE_APP: Duration = Duration::from_secs(600);
 /// Nobody comes back to a node in this process: it is pinged only so that a broken one is noticed.
@@ -89,6 +91,20 @@ impl Federation {
         let link = tokio::spawn(link.run_until(stopped(stopping)));
         let superlink = SuperLink::new(target.clone());
         Ok(Federation { superlink, target, directory, link, nodes, stop, _state: temporary })
+    }
+
+    /// Resolves when all nodes are online: a run that began before would train with some of them.
+    pub fn online(&self) -> impl Future<Output = Result<(), Trouble>> + use<> {
+        let (superlink, wanted) = (self.superlink.clone(), self.nodes.len());
+        async move {
+            loop {
+                let known = superlink.call(&ListNodes {}).await?.nodes;
+                if known.iter().filter(|node| node.status == "online").count() >= wanted {
+                    return Ok(());
+                }
+                tokio::time::sleep(GLANCE).await;
+            }
+        }
     }
 
     /// Resolves when a part of it ended by itself, with the reason. Without that part the run may wait for ever.

@@ -22,9 +22,9 @@ pub enum Followed {
     /// With the run.
     ToTheEnd(Ended),
     /// With the run, which a signal (its number) stopped.
-    Stopped(Ended, u8),
+    Stopped(Ended, i32),
     /// A second signal: the run may still be ending.
-    Left(u8),
+    Left(i32),
 }
 
 pub struct Follower<'a> {
@@ -32,7 +32,7 @@ pub struct Follower<'a> {
     run: u64,
     signals: &'a mut StopSignals,
     /// The number of the signal that stopped the run.
-    stopped: Option<u8>,
+    stopped: Option<i32>,
     /// Since when the SuperLink does not answer.
     away: Option<Instant>,
     /// Round and kind of the reports that were shown.
@@ -164,10 +164,9 @@ async fn read_log(superlink: &SuperLink, run: u64, until: &mut f64, show: &mut S
 async fn stop(
     superlink: &SuperLink,
     run: u64,
-    stopped: &mut Option<u8>,
+    stopped: &mut Option<i32>,
     (name, number): (&'static str, i32),
 ) -> Option<Followed> {
-    let number = u8::try_from(number).unwrap_or(u8::MAX);
     if stopped.replace(number).is_some() {
         return Some(Followed::Left(number));
     }

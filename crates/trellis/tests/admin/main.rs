@@ -76,6 +76,17 @@ fn the_first_admin_adds_accounts_and_each_may_do_what_its_role_says() {
 }
 
 #[test]
+fn runs_are_started_by_those_who_may() {
+    let link = SuperLink::with_tls_and_accounts();
+    good(&admin(&link, &["account", "add", "ada", "--role", "runner", "--save", "ada.token"]));
+    good(&admin(&link, &["account", "add", "vic", "--role", "viewer", "--save", "vic.token"]));
+    let words = ["run", "native:echo", "--detach", "-o", "json"];
+    assert!(refused(&call(&link, "vic.token", &words)).contains("this needs the role runner"));
+    let started = json(&call(&link, "ada.token", &words));
+    assert_eq!((&started["event"], started["run_id"].is_string()), (&"started".into(), true), "{started}");
+}
+
+#[test]
 fn what_is_taken_away_is_gone_at_once() {
     let link = SuperLink::with_tls_and_accounts();
     good(&admin(&link, &["account", "add", "ada", "--role", "runner", "--save", "ada.token"]));
