@@ -5,6 +5,7 @@ Runs in the environment of a release, in a process of its own, and so uses nothi
 """
 
 import base64
+import gc
 import json
 import logging
 import sys
@@ -146,6 +147,8 @@ def main():
         TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     except ImportError:
         pass
+    # Strategies collect garbage in every round, and would each time look through all that was imported.
+    gc.freeze()
     for line in sys.stdin:
         print(json.dumps(respond(json.loads(line))), flush=True)
 

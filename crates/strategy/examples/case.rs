@@ -80,14 +80,14 @@ enum MetricCase {
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+pub enum Answer {
     Asked(Option<usize>),
     Rounds(Vec<RoundAnswer>),
     Error(String),
 }
 
 #[derive(Serialize)]
-struct RoundAnswer {
+pub struct RoundAnswer {
     arrays: Vec<ArrayCase>,
     metrics: Vec<(String, MetricCase)>,
     chosen: Option<Vec<usize>>,
@@ -116,7 +116,7 @@ fn main() -> Fallible<()> {
     Ok(())
 }
 
-fn answer(line: &str) -> Fallible<Answer> {
+pub fn answer(line: &str) -> Fallible<Answer> {
     match serde_json::from_str(line)? {
         Case::Sampling { fraction, min_nodes, min_available, online } => {
             let sampling = Sampling { fraction, min_nodes, min_available, over_selection: 0.0 };
