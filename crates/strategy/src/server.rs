@@ -15,6 +15,7 @@ use crate::numbers::Numbers;
 use crate::optimiser::Rule;
 use crate::source::Source;
 use crate::strategy::Strategy;
+use crate::trees;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
@@ -56,6 +57,10 @@ impl Server {
 
     pub fn strategy(&self) -> &Strategy {
         &self.strategy
+    }
+
+    pub(crate) fn compat(&self) -> bool {
+        self.options.compat
     }
 
     pub fn state(&self) -> &State {
@@ -158,6 +163,9 @@ impl Round<'_> {
             return self.finish_folded();
         }
         let (reply, first) = kept.first().ok_or(Fault::NoReplies)?;
+        if self.server.strategy.is_trees() {
+            return trees::aggregate(self.server, self.model, kept);
+        }
         let frame = self.server.frame_of(self.model, *first, Whose::Node(reply.node))?;
         kept::aggregate(&self.server.strategy, &Kept::new(kept, frame)?)
     }
