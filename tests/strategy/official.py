@@ -1,7 +1,7 @@
-"""Answers cases with the strategies of the Flower that is installed where this runs: a case per line in, an answer per line out.
+"""Answers cases with the strategies of the Flower that is installed where this runs: a line in, a line out.
 
-Runs in the environment of a release, in a process of its own, and so uses nothing of the suites. A case is as the example
-`case` of the crate trellis-strategy reads it; around it stands how it is to be computed (see `Wish` in peers.py).
+Runs in the environment of a release, in a process of its own, and so uses nothing of the suites. A case is as the
+example `case` of the crate trellis-strategy reads it; around it stands how it is to be computed (`Official.answer`).
 """
 
 import base64
@@ -125,7 +125,8 @@ def asked(fraction, min_nodes, min_available, online):
     strategy = strategies.FedAvg(
         fraction_train=fraction, min_train_nodes=min_nodes, min_available_nodes=min_available, fraction_evaluate=0.0
     )
-    return len(list(strategy.configure_train(1, record({"w": np.zeros(1)}), ConfigRecord(), Nodes(range(2, online + 2)))))
+    nodes = Nodes(range(2, online + 2))
+    return len(list(strategy.configure_train(1, record({"w": np.zeros(1)}), ConfigRecord(), nodes)))
 
 
 def respond(wish):

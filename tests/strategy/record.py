@@ -29,12 +29,11 @@ def cases() -> dict[str, dict]:
 
 
 def lines(answers: list[dict]) -> list[str]:
-    kept = ("arrays", "clipping_norm")
+    def rounds(answer: dict) -> list[dict]:
+        return [{key: one[key] for key in ("arrays", "clipping_norm")} for one in answer["rounds"]]
+
     named = zip(cases().items(), answers, strict=True)
-    return [
-        json.dumps({"name": name, "case": case, "rounds": [{key: one[key] for key in kept} for one in answer["rounds"]]})
-        for (name, case), answer in named
-    ]
+    return [json.dumps({"name": name, "case": case, "rounds": rounds(answer)}) for (name, case), answer in named]
 
 
 def main(python: str) -> None:

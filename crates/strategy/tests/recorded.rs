@@ -1,5 +1,6 @@
-//! What Flower's own classes answered to some cases, and what we answer. The record is made by `tests/strategy/record.py`,
-//! with Flower 1.42; how near answers must be, and why, is told in `tests/strategy/compare.py`.
+//! What Flower's own classes answered to some cases, and what we answer. The record is made by
+//! `tests/strategy/record.py`, with Flower 1.42; how near answers must be, and why, is told in
+//! `tests/strategy/compare.py`.
 
 #[allow(dead_code)]
 #[path = "../examples/case.rs"]
