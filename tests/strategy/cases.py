@@ -12,12 +12,12 @@ INTEGERS = ("int64", "int32", "uint8", "int8", "bool")
 SHAPES = ((1,), (7,), (3, 4), (2, 3, 2), (0,), (64,), (300,))
 # Their steps divide by differences that may be near zero, and so magnify the rounding of what went before.
 ADAPTIVE = ("FedAdagrad", "FedAdam", "FedYogi")
-# A number of theirs is a numpy float64, so that Flower's answer is float64 whatever the model was. Ours keeps the type.
+# One of their numbers is a numpy float64, so that Flower's answer is float64 whatever the model was; ours is not.
 WIDENING = ("FedAdam", "QFedAvg")
 # What it gives is one of the replies, or lies exactly between two.
 EXACT = ("FedMedian", "Krum")
 DISTANT = ("Krum", "MultiKrum", "Bulyan")
-# Flower fails on integers (QFedAvg), makes zeros of them (the old interface), or computes distances that overflow in them.
+# Flower fails on integers (QFedAvg), makes zeros of them (the old interface), or computes distances that overflow.
 FLOATS_ONLY = ("QFedAvg", "FaultTolerantFedAvg", *DISTANT)
 # What happens to one array depends on the others, and so has the precision of the coarsest.
 COUPLED = ("QFedAvg",)
@@ -177,7 +177,7 @@ def by_hand() -> dict[str, Case]:
 
 
 def private(maker: Maker, kind: str, strategy: str, dtype: str, compat: bool) -> Case:
-    """Under privacy without noise: what is clipped, and how the limit moves. Clients that count alike, unless `compat`."""
+    """Under privacy without noise: what is clipped, and how the limit moves. Clients count alike, unless `compat`."""
     layout = [("a", dtype, (5,)), ("b", dtype, (3, 4))]
     model = maker.arrays(layout, 1.0)
     nodes = 6
@@ -190,12 +190,15 @@ def private(maker: Maker, kind: str, strategy: str, dtype: str, compat: bool) ->
             if kind == "client-adaptive":
                 reply.metrics["norm_bit"] = index % 3 // 2
         # Some far away, some near.
-        near = lambda old, new, by: (old + np.asarray(0.05 * by, old.dtype) * (new - old)).astype(old.dtype)  # noqa: E731
-        rounds.append(
-            [
-                replace(one, arrays={name: near(model[name], values, by) for name, values in one.arrays.items()})
-                for by, one in enumerate(replies, 1)
-            ]
-        )
+        rounds.append([toward(model, one, 0.05 * index) for index, one in enumerate(replies, 1)])
     privacy = {"kind": kind, "clipping_norm": 0.75, "num_sampled": nodes}
     return Case(strategy, model, rounds, {}, privacy, compat)
+
+
+def toward(model: Arrays, reply: Reply, share: float) -> Reply:
+    """What lies between the model and a reply."""
+    between = {
+        name: (old + np.asarray(share, old.dtype) * (reply.arrays[name] - old)).astype(old.dtype)
+        for name, old in model.items()
+    }
+    return replace(reply, arrays=between)

@@ -1,17 +1,17 @@
 """How near two answers must be to each other.
 
-Flower computes in the type of each array and rounds after every operation; we compute in float64 and round once. So there
-are two comparisons:
+Flower computes in the type of each array and rounds after every operation; we compute in float64 and round once. So
+there are two comparisons:
 
-- With Flower's answer as it is. The difference must be within 1e-6 (float32) of the array's *scale*: its largest magnitude
-  in the model, the replies or the answer. Not of each number by itself: where terms of opposite sign cancel, what is left
-  may be small, and Flower's rounding errors are as large as the terms were.
-- With Flower's answer to the same case in float64, each round beginning with the model that our round before gave. There
-  no rounding of Flower's is left, and the difference must be within a few units of our one rounding.
+- With Flower's answer as it is. The difference must be within 1e-6 (float32) of the array's *scale*: its largest
+  magnitude in the model, the replies or the answer. Not of each number by itself: where terms of opposite sign cancel,
+  what is left may be small, and Flower's rounding errors are as large as the terms were.
+- With Flower's answer to the same case in float64, each round beginning with the model that our round before gave.
+  There no rounding of Flower's is left, and the difference must be within a few units of our one rounding.
 
-FedAdagrad, FedAdam and FedYogi divide by the size of past differences, and so magnify rounding errors where a difference is
-near zero. There the first comparison allows, beside the 1e-6, twice what Flower's own answer is away from Flower's own in
-float64: it cannot be asked to be nearer to us than to itself.
+FedAdagrad, FedAdam and FedYogi divide by the size of past differences, and so magnify rounding errors where a
+difference is near zero. There the first comparison allows, beside the 1e-6, twice what Flower's own answer is away
+from Flower's own in float64: it cannot be asked to be nearer to us than to itself.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,7 @@ def check_own(case: Case, place: str, mine: np.ndarray, own: np.ndarray, scale: 
 
 
 def blurred(case: Case) -> bool:
-    """Whether Flower squares in halves, where squares overflow and are often equal: what depends on them is worth nothing."""
+    """Whether Flower squares in halves, where squares overflow and are often equal: what it makes of them is chance."""
     halves = [values.dtype == np.float16 for values in case.model.values()]
     # Distances are computed in the widest type, norms in that of each array.
     return case.strategy in DISTANT and all(halves) or case.strategy in COUPLED and any(halves)
@@ -107,7 +107,7 @@ def check_wide(place: str, mine: np.ndarray, wide: np.ndarray, scale: float) -> 
 
 
 def check_nearest_the_median(place: str, mine: np.ndarray, chosen: list[np.ndarray], malicious: int) -> None:
-    """Halves are often equally far from the median, and any of them may then be taken: the mean lies between the extremes."""
+    """Halves are often equally far from the median, and any may then be taken: the mean lies between the extremes."""
     values = np.stack(chosen).astype(np.float64).reshape(len(chosen), -1)
     wanted = len(chosen) - 2 * malicious
     for found, column in zip(mine.reshape(-1).astype(np.float64), values.T, strict=True):
@@ -125,8 +125,8 @@ def assert_near(place: str, found: np.ndarray, expected: np.ndarray, allowed: ob
     if not (difference <= allowed).all():
         worst = np.unravel_index(int(np.argmax(difference - allowed)), difference.shape)
         limit = np.broadcast_to(allowed, difference.shape)[worst]
-        told = f"{found[worst]!r} instead of {expected[worst]!r} at {worst}: {difference[worst]:.3g} apart, {limit:.3g} allowed"
-        raise AssertionError(f"{place}: {told}")
+        apart = f"{difference[worst]:.3g} apart, {limit:.3g} allowed"
+        raise AssertionError(f"{place}: {found[worst]!r} instead of {expected[worst]!r} at {worst}: {apart}")
 
 
 def check_metrics(case: Case, mine: dict, own: dict) -> None:

@@ -1,10 +1,11 @@
-"""Answers cases with the strategies of the Flower that is installed where this runs: a case per line in, an answer per line out.
+"""Answers cases with the strategies of the Flower that is installed where this runs: a line in, a line out.
 
-Runs in the environment of a release, in a process of its own, and so uses nothing of the suites. A case is as the example
-`case` of the crate trellis-strategy reads it; around it stands how it is to be computed (see `Wish` in peers.py).
+Runs in the environment of a release, in a process of its own, and so uses nothing of the suites. A case is as the
+example `case` of the crate trellis-strategy reads it; around it stands how it is to be computed (`Official.answer`).
 """
 
 import base64
+import gc
 import json
 import logging
 import sys
@@ -124,7 +125,8 @@ def asked(fraction, min_nodes, min_available, online):
     strategy = strategies.FedAvg(
         fraction_train=fraction, min_train_nodes=min_nodes, min_available_nodes=min_available, fraction_evaluate=0.0
     )
-    return len(list(strategy.configure_train(1, record({"w": np.zeros(1)}), ConfigRecord(), Nodes(range(2, online + 2)))))
+    nodes = Nodes(range(2, online + 2))
+    return len(list(strategy.configure_train(1, record({"w": np.zeros(1)}), ConfigRecord(), nodes)))
 
 
 def respond(wish):
@@ -146,6 +148,8 @@ def main():
         TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
     except ImportError:
         pass
+    # Strategies collect garbage in every round, and would each time look through all that was imported.
+    gc.freeze()
     for line in sys.stdin:
         print(json.dumps(respond(json.loads(line))), flush=True)
 

@@ -9,7 +9,7 @@ from strategy.compare import check
 VERSIONS = ("1.25", "1.42")
 # The ten thousand that are promised, half of them with each release.
 RANDOM_CASES = 5_000
-QUICK_CASES = 6 * len(STRATEGIES)
+QUICK_CASES = 10 * len(STRATEGIES)
 QUICK = [pytest.param(version, marks=pytest.mark.quick) for version in VERSIONS]
 
 

@@ -12,7 +12,6 @@ use trellis_core::id::NodeId;
 use trellis_strategy::privacy::{self, Clipped};
 use trellis_strategy::{
     InMemory, Layout, Model, Numbers, Options, Privacy, Reply, Sampling, Server, Slot, State, Strategy, metrics,
-    xgboost,
 };
 use trellis_wire::object::{MetricRecord, MetricValue};
 use trellis_wire::records::Dtype;
@@ -80,14 +79,14 @@ enum MetricCase {
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+pub enum Answer {
     Asked(Option<usize>),
     Rounds(Vec<RoundAnswer>),
     Error(String),
 }
 
 #[derive(Serialize)]
-struct RoundAnswer {
+pub struct RoundAnswer {
     arrays: Vec<ArrayCase>,
     metrics: Vec<(String, MetricCase)>,
     chosen: Option<Vec<usize>>,
@@ -116,7 +115,7 @@ fn main() -> Fallible<()> {
     Ok(())
 }
 
-fn answer(line: &str) -> Fallible<Answer> {
+pub fn answer(line: &str) -> Fallible<Answer> {
     match serde_json::from_str(line)? {
         Case::Sampling { fraction, min_nodes, min_available, online } => {
             let sampling = Sampling { fraction, min_nodes, min_available, over_selection: 0.0 };
@@ -185,9 +184,6 @@ impl RoundCase {
         compat: bool,
         privacy: Option<(&Privacy, &mut State)>,
     ) -> Fallible<Next> {
-        if server.strategy().is_trees() {
-            return Ok((self.grow(server.strategy(), model, compat)?, None));
-        }
         let replies = self.nodes.iter().zip(&self.metrics).map(|(&node, metrics)| Reply {
             node,
             weight: metrics::scalar(metrics, WEIGHT).unwrap_or(f64::NAN),
@@ -211,19 +207,6 @@ impl RoundCase {
         let numbers: Vec<&dyn Numbers> = clipped.iter().map(|clipped| clipped as &dyn Numbers).collect();
         let (next, chosen) = finish(server, model, number, &replies, &numbers)?;
         Ok((privacy.after(next, private, &bits, compat, &number.into(), number), chosen))
-    }
-
-    fn grow(&self, strategy: &Strategy, model: &Model, compat: bool) -> Fallible<Model> {
-        let trees =
-            |model: &Model| model.arrays.first().map(|array| array.to_vec()).ok_or("a model of trees is one array");
-        let grown = self.models.iter().map(|InMemory(model)| trees(model)).collect::<Result<Vec<_>, _>>()?;
-        let joined = match strategy {
-            Strategy::FedXgbCyclic => grown.into_iter().next().ok_or("no replies")?,
-            _ if compat => xgboost::bagging_compat(&trees(model)?, &grown)?,
-            _ => xgboost::bagging(&trees(model)?, &grown)?,
-        };
-        let slot = Slot { name: model.layout.0[0].name.clone(), dtype: Dtype::U8, shape: vec![joined.len()] };
-        Ok(Model { layout: Arc::new(Layout(vec![slot])), arrays: vec![joined.into()] })
     }
 }
 

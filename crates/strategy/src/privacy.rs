@@ -5,10 +5,10 @@
 //! The noise belongs to a plain mean of clipped updates, in which no client counts for more than another
 //! ([`Privacy::weight`]), over no fewer replies than the noise was made for.
 //!
-//! Flower's wrappers differ in four things, which `compat` brings back: the limit shrinks while most updates are clipped
-//! and grows while few are; the noise follows the limit of the next round instead of the one that the updates were clipped
-//! to; clients count by their examples; the noise stays as it is when fewer clients answer. Only the first leaves the
-//! promise whole.
+//! Flower's wrappers differ in four things, which `compat` brings back: the limit shrinks while most updates are
+//! clipped and grows while few are; the noise follows the limit of the next round instead of the one that the updates
+//! were clipped to; clients count by their examples; the noise stays as it is when fewer clients answer. Only the first
+//! leaves the promise whole.
 
 mod clip;
 
@@ -98,9 +98,9 @@ impl Privacy {
             must(
                 !(z > 0.0 && stddev >= 0.0 && z >= 2.0 * stddev),
                 format!(
-                    "the noise multiplier is {z}, and must be less than twice the deviation of the clipped count, {stddev} \
-                     (a twentieth of the sampled clients, where nothing else is set): raise that deviation, sample more \
-                     clients, or take a smaller noise multiplier"
+                    "the noise multiplier is {z}, and must be less than twice the deviation of the clipped count, \
+                     {stddev} (a twentieth of the sampled clients, where nothing else is set): raise that deviation, \
+                     sample more clients, or take a smaller noise multiplier"
                 ),
             );
         }
@@ -154,8 +154,9 @@ impl Privacy {
 
     /// What follows the aggregation: noise on the model, and the limit of the next round.
     ///
-    /// `clipped` says of each reply that was aggregated whether it was clipped. The same seed and round give the same noise:
-    /// a round that is repeated with other replies needs another seed, or both results together tell what neither may.
+    /// `clipped` says of each reply that was aggregated whether it was clipped. The same seed and round give the same
+    /// noise: a round that is repeated with other replies needs another seed, or both results together tell what
+    /// neither may.
     pub fn after(
         &self,
         model: Model,

@@ -30,8 +30,8 @@ pub fn update_norm(model: &Model, reply: &dyn Numbers) -> io::Result<f64> {
     Ok(libm::sqrt(squares))
 }
 
-/// Where each array of the model is in the reply, if it is one of floating-point numbers in both. (What is an integer in
-/// replies may be a float in the model, under `compat`.)
+/// Where each array of the model is in the reply, if it is one of floating-point numbers in both. (What is an integer
+/// in replies may be a float in the model, under `compat`.)
 fn places(model: &Model, reply: &dyn Numbers) -> io::Result<Vec<Option<usize>>> {
     let layout = reply.layout();
     let places = check_names_and_shapes(&model.layout, layout).map_err(io::Error::other)?;
@@ -61,8 +61,8 @@ fn squared_distance(old: &[f64], new: &[f64]) -> f64 {
     sums.iter().sum()
 }
 
-/// A reply as it counts under privacy: model + factor * (reply - model) in floating-point arrays. Integer arrays are those
-/// of the model: nothing limits what one client could tell by them, so nothing of them is taken.
+/// A reply as it counts under privacy: model + factor * (reply - model) in floating-point arrays. Integer arrays are
+/// those of the model: nothing limits what one client could tell by them, so nothing of them is taken.
 pub struct Clipped<'a> {
     model: &'a Model,
     reply: &'a dyn Numbers,

@@ -205,7 +205,8 @@ fn the_limit_goes_where_the_updates_are() {
     near(next(&[false; 4], true), 0.1 * 0.1f64.exp());
 }
 
-/// Half of the clients have updates of norm 1, half of norm 3: the limit settles between them, from below and from above.
+/// Half of the clients have updates of norm 1, half of norm 3: the limit settles between them, from below and from
+/// above.
 #[test]
 fn an_adaptive_limit_settles_at_the_quantile() {
     for start in [0.01, 100.0] {
