@@ -170,7 +170,11 @@ async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trou
         outcome = training => outcome,
         why = federation.broken() => Err(Trouble::failed(why, Some(advice))),
     };
-    federation.stop().await;
+    // Who has no patience even for that: what is dropped is ended, only not in order.
+    tokio::select! {
+        () = federation.stop() => {}
+        _ = signals.next() => {}
+    }
     outcome
 }
 
