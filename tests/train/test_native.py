@@ -62,6 +62,37 @@ def test_flwr_stop_ends_it(federation, numpy_app, first_model, version, tmp_path
     assert fed.cli.runs()[run_id] == "finished:stopped"
 
 
+def test_it_outlives_the_superlink(federation, numpy_app, first_model, digest, reference, tmp_path):
+    """The training goes on in its own process, and so does whoever follows it."""
+    fed = federation(fleet=(OwnNode(),)).start()
+    gate = tmp_path / "gate"
+
+    held = ("--set", f"gate-path={gate}", "--set", "gate-partition=-1")
+    training = trained(fed, numpy_app, "--initial-model", str(first_model), *held)
+    training.wait_started()
+    wait_for("a client to hold its instruction", Path(f"{gate}.started").exists, 60)
+    fed.superlink.kill()
+    fed.superlink.start()
+    Path(f"{gate}.open").touch()
+
+    ended = training.wait_ended()
+    assert digest(saved_arrays(Path(ended["model"]))) == reference(rounds=ROUNDS)
+    assert [report["round"] for report in training.events("report") if report["kind"] == "round"] == [1, 2, 3]
+
+
+@pytest.mark.quick
+def test_an_app_of_the_program_on_any_node_of_ours(federation, workspace):
+    """The run names it; the nodes were told nothing."""
+    fed = federation(fleet=(OwnNode(),)).start()
+
+    flags = ("--rounds", "3", "--set", "hidden=16", "--seed", "3")
+    training = TrellisRun(workspace, "native:mlp", *flags, superlink=fed.superlink)
+    training.wait_ended()
+
+    last = [report for report in training.events("report") if report["kind"] == "round"][-1]
+    assert last["evaluate"]["metrics"]["eval_acc"] > 0.8
+
+
 def test_ctrl_c_stops_the_run(federation, numpy_app, first_model, tmp_path):
     fed = federation(fleet=(OwnNode(),)).start()
     gate = tmp_path / "gate"

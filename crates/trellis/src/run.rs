@@ -16,7 +16,7 @@ use args::DEFAULT_NODES;
 pub use args::RunArgs;
 use federation::{Federation, Wanted};
 use follow::{Followed, Follower};
-use plan::{Place, Plan, plan};
+use plan::{Place, Plan, counted, plan};
 use serde_json::json;
 use show::Show;
 use tokio::runtime::Builder;
@@ -159,7 +159,7 @@ async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trou
         python_server_app: plan.training.is_none(),
         python: args.here.python.clone(),
     };
-    remark(&format!("starting a SuperLink and {nodes} SuperNodes in this process"));
+    remark(&format!("starting a SuperLink and {} in this process", counted(nodes as u64, "SuperNode")));
     let mut federation = Federation::start(&wanted).await?;
     let (superlink, target) = (federation.superlink.clone(), federation.target.clone());
     let place = Options { models_dir: models(args), spool_dir: federation.directory.join("spool"), echo: false };
@@ -170,7 +170,11 @@ async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trou
         outcome = training => outcome,
         why = federation.broken() => Err(Trouble::failed(why, Some(advice))),
     };
-    federation.stop().await;
+    // Who has no patience even for that: what is dropped is ended, only not in order.
+    tokio::select! {
+        () = federation.stop() => {}
+        _ = signals.next() => {}
+    }
     outcome
 }
 

@@ -112,11 +112,18 @@ fn settings_become_keys_of_the_app_and_values_do_not_change_the_bundle() {
     let one = planned(&home, &["app", "--rounds", "2", "--fraction-train", "0.5", "--set", "learning-rate=1"]);
     let two = planned(&home, &["app", "--rounds", "9", "--fraction-train", "0.9", "--set", "learning-rate=2"]);
     assert_eq!(one["fab_hash"], two["fab_hash"]);
-    assert_eq!(one["values"], json!({"num-server-rounds": 2, "fraction-train": 0.5, "learning-rate": 1.0}));
+    assert_eq!(
+        one["values"],
+        json!({"num-server-rounds": 2, "fraction-train": 0.5, "learning-rate": 1.0,
+        "min-available-nodes": 5})
+    );
     assert_eq!((&one["app"], &one["native"]), (&json!("me/app"), &json!(true)));
     // Under the name that the app has for it, and of the type that the app expects.
     let aliased = planned(&home, &["app", "--min-train-nodes", "3", "--seed", "8"]);
-    assert_eq!(aliased["values"], json!({"min-fit-clients": 3, "seed": 8}));
+    assert_eq!(aliased["values"], json!({"min-available-nodes": 5, "min-fit-clients": 3, "seed": 8}));
+    // Elsewhere it is not known how many nodes there are.
+    let elsewhere = planned(&home, &["app", "--rounds", "2", "--superlink", "127.0.0.1:1"]);
+    assert_eq!(elsewhere["values"], json!({"num-server-rounds": 2}));
     let untouched = planned(&home, &["app", "--app-server", "--rounds", "2"]);
     assert_eq!((&untouched["native"], &untouched["values"]), (&json!(false), &json!({"num-server-rounds": 2})));
     assert_ne!(untouched["fab_hash"], one["fab_hash"]);
@@ -125,7 +132,8 @@ fn settings_become_keys_of_the_app_and_values_do_not_change_the_bundle() {
 #[test]
 fn a_network_learns_digits_in_one_process() {
     let home = home();
-    let output = run(&home, &["--rounds", "3", "--nodes", "3", "--seed", "1", "--set", "hidden=16"]);
+    let words = ["--strategy", "krum", "--rounds", "3", "--nodes", "3", "--seed", "1", "--set", "hidden=16"];
+    let output = run(&home, &words);
     let lines: Vec<&str> = good(&output).lines().collect();
     assert!(lines[0].contains("started: trellis/mlp"), "{lines:?}");
     let rounds: Vec<&&str> = lines.iter().filter(|line| line.starts_with("round ")).collect();

@@ -37,7 +37,7 @@ impl Plan {
         let metadata = &self.bundle.metadata;
         let app = format!("{} {}", metadata.id(), metadata.version);
         match &self.training {
-            Some(training) => format!("{app}, {}, {} rounds", training.strategy.name(), training.rounds),
+            Some(training) => format!("{app}, {}, {}", training.strategy.name(), counted(training.rounds, "round")),
             None => format!("{app}, with its own ServerApp"),
         }
     }
@@ -138,7 +138,23 @@ impl Draft {
                 problems.add(format!("{written}: {what}"), &advice);
             }
         }
+        if let Place::Here(nodes) = place {
+            draft.expect_nodes(nodes);
+        }
         draft
+    }
+
+    /// In this process it is known who will come, and nobody else does: a round waits for all, unless that was decided.
+    fn expect_nodes(&mut self, nodes: usize) {
+        let fewest = if nodes < 2 { &["min-train-nodes", "min-evaluate-nodes"][..] } else { &[] };
+        let defaults = self.source.app.config();
+        for key in fewest.iter().chain(&["min-available-nodes"]) {
+            let decided = |name: &str| self.values.contains_key(name) || defaults.contains_key(name);
+            if self.source.native && !find(key).is_some_and(|setting| names(setting).any(decided)) {
+                // The number is one that these settings take.
+                let _ = self.set(key, &nodes.to_string(), Place::Here(nodes));
+            }
+        }
     }
 
     /// Sets a key, whoever's it is.
@@ -232,6 +248,11 @@ impl Draft {
         }
         ClientApps::BuiltIn { name: built_in.name.to_owned(), settings: self.app_settings.clone() }
     }
+}
+
+/// `1 round`, `2 rounds`
+pub fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// All names of a setting; the first is its own.

@@ -1,5 +1,6 @@
 //! What somebody sees who follows a run: a line for each round, with a bar below them on a terminal; or lines of JSON.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 
@@ -7,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 use trellis_client::{FindingReport, MetricReport, PhaseReport, TrainingReport};
 
+use super::plan::counted;
 use crate::remote::{Format, clean};
 
 const BAR_CHARS: usize = 30;
@@ -45,11 +47,13 @@ pub struct Show {
     /// Where the last model was saved.
     model: Option<String>,
     rounds: u64,
+    /// Code and severity of the findings that were told. Most hold for many rounds, and are read once.
+    told: BTreeSet<(String, String)>,
 }
 
 impl Show {
     pub fn new(format: Format) -> Show {
-        Show { format, bar: false, terminal: io::stdout().is_terminal(), model: None, rounds: 0 }
+        Show { format, bar: false, terminal: io::stdout().is_terminal(), model: None, rounds: 0, told: BTreeSet::new() }
     }
 
     pub fn started(&mut self, run: u64, what: &str) {
@@ -69,7 +73,11 @@ impl Show {
             Format::Table if report.kind == "round" => {
                 self.line(&round_line(report));
                 failures(report).into_iter().for_each(|line| self.line(&line));
-                report.findings.iter().for_each(|finding| self.line(&finding_lines(finding)));
+                for finding in &report.findings {
+                    if self.told.insert((finding.code.clone(), finding.severity.clone())) {
+                        self.line(&finding_lines(finding));
+                    }
+                }
                 self.draw_bar(report.round, report.rounds_planned);
             }
             Format::Table => {
@@ -101,8 +109,7 @@ impl Show {
         }
         self.line(&match self.rounds {
             0 => format!("run {run} {}", ended.status),
-            1 => format!("run {run} {} after 1 round", ended.status),
-            rounds => format!("run {run} {} after {rounds} rounds", ended.status),
+            rounds => format!("run {run} {} after {}", ended.status, counted(rounds, "round")),
         });
         if let Some(model) = model {
             self.line(&format!("model{place}: {}", clean(&model)));
