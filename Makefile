@@ -43,7 +43,7 @@ lint: ## formatting, clippy without warnings, and the dependency policy
 .PHONY: interop
 interop: release ## unmodified Flower 1.25 to 1.42 around our SuperLink and our SuperNode, mixed, in every mode (many minutes)
 	@$(PYTHON) tests/provision.py --usual > /dev/null || [ $$? -eq 75 ]
-	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop node network security train --matrix $(TARGET_DIR)/interop-matrix.json $(ARGS)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop node network security train strategy models --matrix $(TARGET_DIR)/interop-matrix.json $(ARGS)
 
 .PHONY: interop-table
 interop-table: ## put what the last whole `make interop` saw into the README
@@ -58,7 +58,7 @@ soak: release ## kill the SuperLink at every crash point and at KILLS random mom
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: bench
-bench: release ## measure SuperLinks, then whole rounds, beside the originals (ARGS="--part rounds"; about an hour in all)
+bench: release ## measure SuperLinks, whole rounds and aggregation, beside the originals (ARGS="--part rounds"; about an hour in all)
 	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
 
 .PHONY: fuzz

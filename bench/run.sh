@@ -1,8 +1,9 @@
 #!/bin/sh
-# Measures the originals and ours side by side and prints the tables. There are two parts:
+# Measures the originals and ours side by side and prints the tables. There are three parts:
 #   superlink   SuperLinks under the load generator trellis-bench, a table for each transport (about 35 minutes)
 #   rounds      whole federations, official ones and ours, bench/rounds.py (about 20 minutes)
-# Without `--part` both, if there are no other arguments than --quick and --write FILE; other arguments are those of a
+#   aggregate   FedAvg over many replies, official and ours, bench/aggregate.py (about 3 minutes)
+# Without `--part` all, if there are no other arguments than --quick and --write FILE; other arguments are those of a
 # part, and of `superlink` unless another one is named first:
 #   bench/run.sh                                   everything
 #   bench/run.sh --part rounds                     one part
@@ -16,7 +17,7 @@ cd "$(dirname "$0")/.."
 
 part=
 if [ "${1:-}" = --part ]; then
-  part=${2:?"--part wants a name: superlink or rounds"}
+  part=${2:?"--part wants a name: superlink, rounds or aggregate"}
   shift 2
 else
   expected=flag
@@ -29,21 +30,26 @@ else
   done
 fi
 case $part in
-  "" | superlink | rounds) ;;
-  *) echo "bench/run.sh: there is no part $part; there are superlink and rounds" >&2; exit 2 ;;
+  "" | superlink | rounds | aggregate) ;;
+  *) echo "bench/run.sh: there is no part $part; there are superlink, rounds and aggregate" >&2; exit 2 ;;
 esac
 
 release=${CARGO_TARGET_DIR:-target}/release
 cargo build --release --quiet -p trellis -p trellis-bench
 
-if [ "$part" != rounds ]; then
+measures() { [ -z "$part" ] || [ "$part" = "$1" ]; }
+
+if measures superlink; then
   grpc_venv=${FLWR_GRPC_VENV:-}
   http_venv=${FLWR_HTTP_VENV:-}
   [ -n "$grpc_venv" ] || grpc_venv=$("${PYTHON:-python3}" tests/provision.py 1.25)
   [ -n "$http_venv" ] || http_venv=$("${PYTHON:-python3}" tests/provision.py 1.42)
   "$release/trellis-bench" "$@" --grpc-venv "$grpc_venv" --http-venv "$http_venv" --trellis "$release/trellis"
 fi
-if [ "$part" != superlink ]; then
+if measures rounds; then
   test_python=$("${PYTHON:-python3}" tests/provision.py 1.25)/bin/python
   TRELLIS_BIN=$release/trellis "$test_python" bench/rounds.py "$@"
+fi
+if measures aggregate; then
+  "${PYTHON:-python3}" bench/aggregate.py "$@"
 fi

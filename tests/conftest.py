@@ -33,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--matrix", help="file for the record of the interop matrix")
     group.addoption("--every-release", action="store_true", help="try also the releases between the usual ones")
     group.addoption("--kills", type=int, default=50, help="random kill -9 of the SuperLink per fleet (crash suite)")
+    group.addoption("--curves", help="file for the accuracies that the test with lying clients saw")
     group.addoption("--seed", type=int, default=None, help="seed of the random kills; printed by every run")
 
 

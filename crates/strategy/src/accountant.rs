@@ -1,9 +1,10 @@
-//! How much privacy a training has spent: Renyi differential privacy of the sampled Gaussian mechanism (Mironov, Talwar,
-//! Zhang 2019), told as (epsilon, delta) by the bound of Canonne, Kamath, Steinke 2020 (Proposition 12; Balle et al. 2020).
+//! How much privacy a training has spent: Renyi differential privacy of the sampled Gaussian mechanism (Mironov,
+//! Talwar, Zhang 2019), told as (epsilon, delta) by the bound of Canonne, Kamath, Steinke 2020 (Proposition 12; Balle
+//! et al. 2020).
 //!
-//! Two trainings count as neighbours when one client takes part in one and not in the other. The rate is that of Poisson
-//! sampling: each client takes part by its own throw of the dice. Samples of a fixed size are near that, but are not that;
-//! a rate of 1 asks nothing of the sampling and bounds them all, as Flower's own accountant does.
+//! Two trainings count as neighbours when one client takes part in one and not in the other. The rate is that of
+//! Poisson sampling: each client takes part by its own throw of the dice. Samples of a fixed size are near that, but
+//! are not that; a rate of 1 asks nothing of the sampling and bounds them all, as Flower's own accountant does.
 
 /// Fractional orders, in tenths: small epsilons are found at large orders, large ones near 1.
 const TENTHS: std::ops::RangeInclusive<u32> = 11..=109;

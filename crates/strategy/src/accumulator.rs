@@ -1,8 +1,7 @@
 //! The weighted mean of replies that come one after the other: each is added to the sums and can then be forgotten. Same
 //! bits as [`crate::mean`].
 //!
-//! The sums take 8 bytes for each element, so twice the memory of a model of `f32`. They are kept by span, and each span is
-//! given back as soon as its result is written: sums and result are never both there in full.
+//! The results are written where the sums are, so that there is never more than 8 bytes for each element.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,19 +11,22 @@ use bytes::Bytes;
 use crate::distance;
 use crate::element::{is_float, narrow, widen};
 use crate::frame::Frame;
-use crate::mean::{NOTHING, add, divide};
+use crate::mean::{add, divide};
 use crate::memory::Memory;
 use crate::model::{Model, State};
 use crate::optimiser::Rule;
 use crate::source::{Source, Unread};
+use crate::sums::Sums;
 use crate::work::{self, Span};
+
+/// Elements whose sums are taken out at once: what is done to them happens in the first cache.
+const BLOCK: usize = 2048;
 
 pub(crate) struct Accumulator {
     frame: Frame,
     spans: Vec<Span>,
-    /// Of each span.
-    sums: Vec<Vec<f64>>,
-    elements: usize,
+    sums: Sums,
+    desks: Vec<Desk>,
 }
 
 /// What a reply is multiplied with, or a sum divided by.
@@ -54,9 +56,9 @@ struct Desk {
 impl Accumulator {
     pub fn new(frame: Frame) -> Self {
         let spans = work::spans(&frame.input);
-        let sums = spans.iter().map(|span| vec![NOTHING; span.len]).collect();
-        let elements = spans.iter().map(|span| span.len).sum();
-        Self { frame, spans, sums, elements }
+        let sums = Sums::new(&frame.output);
+        let desks = work::desks(spans.iter().map(|span| span.len).sum());
+        Self { frame, spans, sums, desks }
     }
 
     pub fn frame(&self) -> &Frame {
@@ -66,21 +68,27 @@ impl Accumulator {
     /// Adds a reply. After a fault the sums are of no use any more.
     pub fn fold(&mut self, source: &Source, factors: Factors) -> Result<(), Unread> {
         let frame = &self.frame;
-        let jobs = self.spans.iter().zip(&mut self.sums);
-        work::share(work::threads(self.elements), jobs, Vec::new, |buffer, (span, sums)| {
-            let bytes = source.read(span, buffer).map_err(|error| Unread { reply: 0, array: span.array, error })?;
+        let jobs = self.spans.iter().zip(self.sums.parts(&frame.output));
+        work::share(&mut self.desks, jobs, |desk, (span, part)| {
+            let unread = |error| Unread { reply: 0, array: span.array, error };
+            let bytes = source.read(span, &mut desk.bytes).map_err(unread)?;
             let factor = factors.of(is_float(frame.output.0[span.array].dtype));
-            add(frame.input.0[span.array].dtype, &[(factor, bytes)], sums);
+            let dtype = frame.input.0[span.array].dtype;
+            for (bytes, mut part) in bytes.chunks(BLOCK * dtype.bytes()).zip(part.chunks(BLOCK)) {
+                part.read(&mut desk.numbers);
+                add(dtype, &[(factor, bytes)], &mut desk.numbers);
+                part.write(&desk.numbers);
+            }
             Ok(())
         })
     }
 
     /// How far a reply is from the model, squared, in the arrays that the strategy steps on.
-    pub fn squared_distance(&self, source: &Source, model: &Model) -> Result<f64, Unread> {
+    pub fn squared_distance(&mut self, source: &Source, model: &Model) -> Result<f64, Unread> {
         let frame = &self.frame;
         let mut distances = vec![0.0; self.spans.len()];
         let jobs = self.spans.iter().zip(&mut distances).filter(|(span, _)| is_float(frame.output.0[span.array].dtype));
-        work::share(work::threads(self.elements), jobs, Desk::default, |desk, (span, distance)| {
+        work::share(&mut self.desks, jobs, |desk, (span, distance)| {
             let unread = |error| Unread { reply: 0, array: span.array, error };
             let bytes = source.read(span, &mut desk.bytes).map_err(unread)?;
             desk.numbers.resize(span.len, 0.0);
@@ -100,28 +108,26 @@ impl Accumulator {
         model: &Model,
         state: &State,
     ) -> Result<(Model, State), String> {
-        let Self { frame, spans, sums, elements } = self;
+        let Self { frame, spans, mut sums, mut desks } = self;
         let output = &frame.output;
         let memory = Memory::new(rule, output, state)?;
-        let mut arrays = work::blank(output);
         let mut remembered = memory.blank();
-        let places = work::cut(output, &mut arrays).zip(memory.cut(&spans, &mut remembered));
-        let jobs = spans.iter().zip(sums).zip(places);
-        let Ok(()) = work::share(work::threads(elements), jobs, Desk::default, |desk, ((span, mut sums), places)| {
+        let jobs = spans.iter().zip(sums.parts(output)).zip(memory.cut(&spans, &mut remembered));
+        let Ok(()) = work::share(&mut desks, jobs, |desk, ((span, part), remembered)| {
             let dtype = output.0[span.array].dtype;
-            divide(&mut sums, divisors.of(is_float(dtype)));
+            part.read(&mut desk.numbers);
+            divide(&mut desk.numbers, divisors.of(is_float(dtype)));
             if is_float(dtype) && *rule != Rule::Replace {
                 widen_model(model, span, &mut desk.model);
                 memory.recall(span, &mut desk.memory);
-                rule.step(&mut sums, &desk.model, &mut desk.memory);
-                memory.note(span, &desk.memory, places.1);
+                rule.step(&mut desk.numbers, &desk.model, &mut desk.memory);
+                memory.note(span, &desk.memory, remembered);
             }
-            narrow(dtype, &sums, places.0);
+            narrow(dtype, &desk.numbers, part.into_results());
             Ok::<(), Infallible>(())
         });
-        let state = memory.state(remembered);
-        let arrays = arrays.into_iter().map(Bytes::from).collect();
-        Ok((Model { layout: Arc::clone(output), arrays }, state))
+        let arrays = sums.into_results().into_iter().map(Bytes::from).collect();
+        Ok((Model { layout: Arc::clone(output), arrays }, memory.state(remembered)))
     }
 }
 

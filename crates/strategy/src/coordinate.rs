@@ -37,8 +37,9 @@ pub(crate) fn pick(sources: &[Source], frame: &Frame, pick: Pick) -> Result<Mode
     let mut arrays = work::blank(&frame.output);
     let elements: usize = spans.iter().map(|span| span.len).sum();
     let network = Network::new(sources.len());
-    let jobs = spans.iter().zip(work::cut(&frame.output, &mut arrays));
-    work::share(work::threads(elements * sources.len()), jobs, Desk::default, |desk, (span, out)| {
+    let jobs = spans.iter().zip(work::cut(&frame.output, &mut arrays, |slot| slot.dtype.bytes()));
+    let mut desks = work::desks(elements * sources.len());
+    work::share(&mut desks, jobs, |desk: &mut Desk, (span, out)| {
         desk.results.resize(SPAN, 0.0);
         for part in span.parts(Tile::len_for(sources.len())) {
             desk.tile.read(sources, &part, frame.input.0[span.array].dtype)?;

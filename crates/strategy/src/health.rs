@@ -1,8 +1,8 @@
-//! What is wrong with a training, in words: what its rounds show, and what to try. Reads what was measured; nothing here
-//! knows of models, messages or how a finding is shown.
+//! What is wrong with a training, in words: what its rounds show, and what to try. Reads what was measured; nothing
+//! here knows of models, messages or how a finding is shown.
 //!
-//! Every finding rests on thresholds that are constants with their reasons. They are meant to be silent while a training is
-//! well: a warning that is always there is not read.
+//! Every finding rests on thresholds that are constants with their reasons. They are meant to be silent while a
+//! training is well: a warning that is always there is not read.
 
 mod clients;
 mod curves;

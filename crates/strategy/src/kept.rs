@@ -1,4 +1,4 @@
-//! Strategies that look at all replies at once: by coordinate, by distance, or as trees.
+//! Strategies that look at all replies at once: by coordinate, or by distance.
 
 use crate::coordinate::{self, Pick};
 use crate::fault::{Fault, Whose};

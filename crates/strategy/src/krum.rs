@@ -54,12 +54,12 @@ impl Distances {
 pub(crate) fn distances(sources: &[Source], layout: &Layout) -> Result<Distances, Unread> {
     let spans = work::spans(layout);
     let elements: usize = spans.iter().map(|span| span.len).sum();
-    let threads = work::threads(elements * sources.len());
+    let mut tiles: Vec<Tile> = work::desks(elements * sources.len());
     let mut total = Distances::new(sources.len());
     // Each span has its own sums, which are added in the order of the spans, whoever was ready first.
-    for group in spans.chunks(threads) {
+    for group in spans.chunks(tiles.len()) {
         let mut parts: Vec<Distances> = group.iter().map(|_| Distances::new(sources.len())).collect();
-        work::share(threads.min(group.len()), group.iter().zip(&mut parts), Tile::default, |tile, (span, part)| {
+        work::share(&mut tiles, group.iter().zip(&mut parts), |tile, (span, part)| {
             add_span(part, sources, span, layout, tile)
         })?;
         parts.iter().for_each(|part| total.add(part));

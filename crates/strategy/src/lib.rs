@@ -31,7 +31,9 @@ pub mod sampling;
 mod server;
 mod source;
 mod strategy;
+mod sums;
 mod tile;
+mod trees;
 mod work;
 pub mod xgboost;
 

@@ -4,7 +4,8 @@
 //! quotient is rounded once. So each element has one right answer, whoever computes it: [`weighted_mean`], which reads all
 //! replies span by span, or the accumulator, which takes one reply after another.
 //!
-//! Products of `f32` and weights below 2^29 are exact, and so is the mean of equal numbers. The loops are plain ones that
+//! Products of `f32` and whole weights below 2^29 are exact, and equal numbers stay what they are. Those of integers are
+//! exact while number times sum of weights stays below 2^53; beyond it they are as exact as `f64` is. The loops are plain ones that
 //! the compiler makes vector instructions of; those that every x86-64 has come within a tenth of the widest ones, because
 //! memory is what they wait for.
 
@@ -20,7 +21,7 @@ use crate::frame::Frame;
 use crate::model::{Layout, Model};
 use crate::numbers::Numbers;
 use crate::source::{Source, Unread};
-use crate::work::{self, SPAN, Span};
+use crate::work::{self, Span};
 
 /// Replies that are added in one pass over the sums.
 const AT_ONCE: usize = 4;
@@ -54,16 +55,19 @@ pub(crate) fn total_weight(weights: impl ExactSizeIterator<Item = f64>) -> Resul
     if total > 0.0 { Ok(total) } else { Err(Fault::NoWeight) }
 }
 
+/// What a thread works with: sums, and what is read of replies.
+type Desk = (Vec<f64>, [Vec<u8>; AT_ONCE]);
+
 /// The mean of replies whose weights and layouts are right.
 pub(crate) fn mean(replies: &[(f64, Source)], total: f64, frame: &Frame) -> Result<Model, Unread> {
     let spans = work::spans(&frame.input);
     let mut arrays = work::blank(&frame.output);
     let elements: usize = spans.iter().map(|span| span.len).sum();
-    let jobs = spans.iter().zip(work::cut(&frame.output, &mut arrays));
-    let desk = || (vec![NOTHING; SPAN], [const { Vec::new() }; AT_ONCE]);
-    work::share(work::threads(elements * replies.len()), jobs, desk, |(sums, buffers), (span, out)| {
-        let sums = &mut sums[..span.len];
-        sums.fill(NOTHING);
+    let jobs = spans.iter().zip(work::cut(&frame.output, &mut arrays, |slot| slot.dtype.bytes()));
+    let mut desks = work::desks(elements * replies.len());
+    work::share(&mut desks, jobs, |(sums, buffers): &mut Desk, (span, out)| {
+        sums.clear();
+        sums.resize(span.len, NOTHING);
         sum_span(replies, span, frame.input.0[span.array].dtype, buffers, sums)?;
         divide(sums, total);
         narrow(frame.output.0[span.array].dtype, sums, out);

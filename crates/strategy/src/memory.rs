@@ -42,16 +42,15 @@ impl<'a> Memory<'a> {
     }
 
     /// The parts of it that belong to each span of the model.
-    pub fn cut<'b>(
-        &'b self,
-        spans: &'b [Span],
-        blank: &'b mut [Vec<Vec<u8>>],
-    ) -> impl Iterator<Item = Vec<&'b mut [u8]>> + Send + 'b {
-        let mut cuts: Vec<_> = blank.iter_mut().map(|arrays| work::cut(&self.layout, arrays)).collect();
-        spans.iter().map(move |span| match self.places[span.array] {
+    pub fn cut<'b>(&self, spans: &[Span], blank: &'b mut [Vec<Vec<u8>>]) -> Vec<Vec<&'b mut [u8]>> {
+        let cuts =
+            blank.iter_mut().map(|arrays| work::cut(&self.layout, arrays, |slot| slot.dtype.bytes()).into_iter());
+        let mut cuts: Vec<_> = cuts.collect();
+        let of_span = |span: &Span| match self.places[span.array] {
             Some(_) => cuts.iter_mut().filter_map(Iterator::next).collect(),
             None => Vec::new(),
-        })
+        };
+        spans.iter().map(of_span).collect()
     }
 
     /// What is remembered of a span.

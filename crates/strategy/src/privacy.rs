@@ -5,19 +5,18 @@
 //! The noise belongs to a plain mean of clipped updates, in which no client counts for more than another
 //! ([`Privacy::weight`]), over no fewer replies than the noise was made for.
 //!
-//! Flower's wrappers differ in four things, which `compat` brings back: the limit shrinks while most updates are clipped
-//! and grows while few are; the noise follows the limit of the next round instead of the one that the updates were clipped
-//! to; clients count by their examples; the noise stays as it is when fewer clients answer. Only the first leaves the
-//! promise whole.
+//! Flower's wrappers differ in four things, which `compat` brings back: the limit shrinks while most updates are
+//! clipped and grows while few are; the noise follows the limit of the next round instead of the one that the updates
+//! were clipped to; clients count by their examples; the noise stays as it is when fewer clients answer. Only the first
+//! leaves the promise whole.
 
 mod clip;
-mod floats;
 
 use bytes::Bytes;
 
 pub use clip::{Clipped, update_norm};
-use floats::{decode, encode, is_float};
 
+use crate::element::{is_float, narrow};
 use crate::model::{Model, State};
 use crate::random::{Purpose, Random, Seed};
 
@@ -29,7 +28,7 @@ pub const NORM_BIT: &str = "norm_bit";
 const STATE_CLIPPING_NORM: &str = "dp-clipping-norm";
 /// Of the sampled clients, the deviation of the noise on how many were clipped, as Andrew et al. recommend.
 const COUNT_STDDEV_SHARE: f64 = 1.0 / 20.0;
-/// Elements that get their noise at a time.
+/// Elements that are worked on at a time; two blocks of `f64` fit the inner caches of any machine.
 const BLOCK_ELEMENTS: usize = 8192;
 
 /// Who clips, and whether the limit moves. `num_sampled`: how many clients are asked in a round.
@@ -99,9 +98,9 @@ impl Privacy {
             must(
                 !(z > 0.0 && stddev >= 0.0 && z >= 2.0 * stddev),
                 format!(
-                    "the noise multiplier is {z}, and must be less than twice the deviation of the clipped count, {stddev} \
-                     (a twentieth of the sampled clients, where nothing else is set): raise that deviation, sample more \
-                     clients, or take a smaller noise multiplier"
+                    "the noise multiplier is {z}, and must be less than twice the deviation of the clipped count, \
+                     {stddev} (a twentieth of the sampled clients, where nothing else is set): raise that deviation, \
+                     sample more clients, or take a smaller noise multiplier"
                 ),
             );
         }
@@ -155,8 +154,9 @@ impl Privacy {
 
     /// What follows the aggregation: noise on the model, and the limit of the next round.
     ///
-    /// `clipped` says of each reply that was aggregated whether it was clipped. The same seed and round give the same noise:
-    /// a round that is repeated with other replies needs another seed, or both results together tell what neither may.
+    /// `clipped` says of each reply that was aggregated whether it was clipped. The same seed and round give the same
+    /// noise: a round that is repeated with other replies needs another seed, or both results together tell what
+    /// neither may.
     pub fn after(
         &self,
         model: Model,
@@ -253,15 +253,16 @@ fn with_noise(mut model: Model, stddev: f64, mut random: Random) -> Model {
     }
     let mut numbers = Vec::new();
     for (slot, array) in model.layout.0.iter().zip(&mut model.arrays).filter(|(slot, _)| is_float(slot.dtype)) {
-        let mut noisy = Vec::with_capacity(array.len());
-        for block in array.chunks(BLOCK_ELEMENTS * slot.dtype.bytes()) {
-            decode(slot.dtype, block, &mut numbers);
+        let mut noisy = vec![0; array.len()];
+        let block_bytes = BLOCK_ELEMENTS * slot.dtype.bytes();
+        for (block, noisy) in array.chunks(block_bytes).zip(noisy.chunks_mut(block_bytes)) {
+            clip::read(slot.dtype, block, &mut numbers);
             for pair in numbers.chunks_mut(2) {
                 for (number, noise) in pair.iter_mut().zip(random.normals()) {
                     *number += noise * stddev;
                 }
             }
-            encode(slot.dtype, &numbers, &mut noisy);
+            narrow(slot.dtype, &numbers, noisy);
         }
         *array = Bytes::from(noisy);
     }

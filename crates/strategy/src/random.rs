@@ -1,13 +1,13 @@
 //! Random numbers of a run: of its seed, a round and a purpose, the same on every machine and for ever.
 //!
-//! The generator is ChaCha20: noise that protects people must not be guessed from other noise. Who draws a seed, and from
-//! where, is not known here.
+//! The generator is ChaCha20: noise that protects people must not be guessed from other noise. Who draws a seed, and
+//! from where, is not known here.
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
-/// What all random numbers of a run come from. Whoever knows it can take the noise off a model again: where nobody asked
-/// for repeatable noise it is drawn from the operating system, and kept as a secret or not at all.
+/// What all random numbers of a run come from. Whoever knows it can take the noise off a model again: where nobody
+/// asked for repeatable noise it is drawn from the operating system, and kept as a secret or not at all.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 

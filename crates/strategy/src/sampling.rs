@@ -1,5 +1,5 @@
-//! Which nodes a round asks, and how many must answer. Which nodes there are, and for how long one waits for more of them,
-//! is not known here.
+//! Which nodes a round asks, and how many must answer. Which nodes there are, and for how long one waits for more of
+//! them, is not known here.
 
 use std::sync::Arc;
 

@@ -15,6 +15,7 @@ use crate::numbers::Numbers;
 use crate::optimiser::Rule;
 use crate::source::Source;
 use crate::strategy::Strategy;
+use crate::trees;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
@@ -56,6 +57,10 @@ impl Server {
 
     pub fn strategy(&self) -> &Strategy {
         &self.strategy
+    }
+
+    pub(crate) fn compat(&self) -> bool {
+        self.options.compat
     }
 
     pub fn state(&self) -> &State {
@@ -153,11 +158,22 @@ impl Round<'_> {
 
     /// The next model. Who does not fold hands all replies over here, in the order of node ids; who folds, none.
     pub fn finish(self, kept: &[(Reply, &dyn Numbers)]) -> Result<Aggregated, Fault> {
+        let server = self.server;
+        let mut aggregated = self.aggregate(kept)?;
+        // Those who clip keep theirs in the same state.
+        aggregated.state.numbers.clone_from(&server.state.numbers);
+        Ok(aggregated)
+    }
+
+    fn aggregate(self, kept: &[(Reply, &dyn Numbers)]) -> Result<Aggregated, Fault> {
         if self.server.strategy.folds() {
             assert!(kept.is_empty(), "{} folds", self.server.strategy.name());
             return self.finish_folded();
         }
         let (reply, first) = kept.first().ok_or(Fault::NoReplies)?;
+        if self.server.strategy.is_trees() {
+            return trees::aggregate(self.server, self.model, kept);
+        }
         let frame = self.server.frame_of(self.model, *first, Whose::Node(reply.node))?;
         kept::aggregate(&self.server.strategy, &Kept::new(kept, frame)?)
     }

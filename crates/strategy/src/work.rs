@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::thread;
 
-use crate::model::Layout;
+use crate::model::{Layout, Slot};
 
 /// Elements worked on at once. Their sums, in `f64`, fit into the second cache of a core, and what is read of each reply is
 /// long enough for the processor to fetch ahead. Of blocks from 1,024 to 65,536 this was the fastest.
@@ -41,51 +41,64 @@ pub(crate) fn spans(layout: &Layout) -> Vec<Span> {
     whole.flat_map(|array| array.parts(SPAN)).collect()
 }
 
-/// The bytes of new arrays, and those of each span of them.
+/// The bytes of new arrays.
 pub(crate) fn blank(layout: &Layout) -> Vec<Vec<u8>> {
     layout.0.iter().map(|slot| vec![0; slot.bytes()]).collect()
 }
 
-/// The bytes of each span of [`spans`], in the same order.
-pub(crate) fn cut<'a>(layout: &Layout, arrays: &'a mut [Vec<u8>]) -> impl Iterator<Item = &'a mut [u8]> {
-    let sized: Vec<usize> = layout.0.iter().map(|slot| SPAN * slot.dtype.bytes()).collect();
-    arrays.iter_mut().zip(sized).flat_map(|(bytes, span_bytes)| bytes.chunks_mut(span_bytes))
+/// The bytes of each span of [`spans`], in the same order, of arrays that have so many for each element.
+pub(crate) fn cut<'a>(
+    layout: &Layout,
+    arrays: &'a mut [Vec<u8>],
+    element_bytes: impl Fn(&Slot) -> usize,
+) -> Vec<&'a mut [u8]> {
+    let mut cut = Vec::new();
+    for (slot, bytes) in layout.0.iter().zip(arrays) {
+        let mut left = &mut bytes[..];
+        for span in (Span { array: 0, start: 0, len: slot.elements() }).parts(SPAN) {
+            let (head, tail) = left.split_at_mut(span.len * element_bytes(slot));
+            cut.push(head);
+            left = tail;
+        }
+    }
+    cut
 }
 
-/// How many threads so many numbers are worth.
-pub(crate) fn threads(numbers: usize) -> usize {
-    match (numbers / PER_THREAD).min(MAX_THREADS) {
+/// What threads work with: one desk for each thread that so many numbers are worth. Who works often keeps them.
+pub(crate) fn desks<D: Default>(numbers: usize) -> Vec<D> {
+    let threads = match (numbers / PER_THREAD).min(MAX_THREADS) {
         0 | 1 => 1,
         worth => thread::available_parallelism().map_or(1, |available| worth.min(available.get())),
-    }
+    };
+    (0..threads).map(|_| D::default()).collect()
 }
 
-/// Does all jobs, each thread with its own `desk`. After a fault no further job is begun; one of the faults is told.
-pub(crate) fn share<J: Send, D, E: Send>(
-    threads: usize,
+/// Does all jobs, one thread at each desk. After a fault no further job is begun; one of the faults is told.
+pub(crate) fn share<J: Send, D: Send, E: Send>(
+    desks: &mut [D],
     jobs: impl Iterator<Item = J> + Send,
-    desk: impl Fn() -> D + Sync,
     work: impl Fn(&mut D, J) -> Result<(), E> + Sync,
 ) -> Result<(), E> {
     let left = Mutex::new((jobs, Ok(())));
-    let worker = || {
-        let mut desk = desk();
+    let worker = |desk: &mut D| {
         loop {
             let job = match &mut *left.lock().expect("no worker panics with the lock") {
                 (jobs, Ok(())) => jobs.next(),
                 _ => None,
             };
             let Some(job) = job else { return };
-            if let Err(fault) = work(&mut desk, job) {
+            if let Err(fault) = work(desk, job) {
                 left.lock().expect("no worker panics with the lock").1 = Err(fault);
             }
         }
     };
     thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(worker);
+        let mut desks = desks.iter_mut();
+        let own = desks.next();
+        for desk in desks {
+            scope.spawn(|| worker(desk));
         }
-        worker();
+        own.map(worker);
     });
     left.into_inner().expect("no worker panics with the lock").1
 }
@@ -93,7 +106,6 @@ pub(crate) fn share<J: Send, D, E: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Slot;
     use trellis_wire::records::Dtype;
 
     #[test]
@@ -105,8 +117,9 @@ mod tests {
         let expected = [(0, 0, 3), (2, 0, SPAN), (3, 0, SPAN), (3, SPAN, SPAN), (3, 2 * SPAN, 1)];
         assert_eq!(spans, expected.map(|(array, start, len)| Span { array, start, len }));
         let mut arrays = blank(&layout);
-        let cut: Vec<usize> = cut(&layout, &mut arrays).map(|bytes| bytes.len()).collect();
-        assert_eq!(cut, spans.iter().map(|span| span.bytes(2).len()).collect::<Vec<_>>());
+        let cut = cut(&layout, &mut arrays, |slot| slot.dtype.bytes());
+        let lengths = spans.iter().map(|span| span.bytes(2).len());
+        assert!(cut.iter().map(|bytes| bytes.len()).eq(lengths));
     }
 
     #[test]
@@ -117,7 +130,7 @@ mod tests {
                 done.lock().unwrap()[job] += 1;
                 Ok::<(), ()>(())
             };
-            assert_eq!(share(threads, 0..100, || (), work), Ok(()));
+            assert_eq!(share(&mut vec![(); threads], 0..100, work), Ok(()));
             assert_eq!(done.into_inner().unwrap(), [1; 100]);
         }
     }
@@ -129,7 +142,7 @@ mod tests {
             *done.lock().unwrap() += 1;
             if job == 3 { Err(job) } else { Ok(()) }
         };
-        assert_eq!(share(1, 0..100, || (), work), Err(3));
+        assert_eq!(share(&mut [()], 0..100, work), Err(3));
         assert_eq!(done.into_inner().unwrap(), 4);
     }
 }

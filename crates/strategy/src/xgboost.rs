@@ -1,7 +1,7 @@
 //! Trees of XGBoost, joined: a model in XGBoost's own JSON, to which the trees of each reply are added.
 //!
-//! Only what changes is taken apart: counts, ids and the lists of trees. All else, each number in its digits, stays as it
-//! was written. What a tree means is not known here.
+//! Only what changes is taken apart: counts, ids and the lists of trees. All else, each number in its digits, stays as
+//! it was written. What a tree means is not known here.
 
 use std::fmt;
 
@@ -9,11 +9,12 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// Adds the trees of the replies, in their order, to the global model; where that is empty the first reply is the model.
+/// Adds the trees of the replies, in their order, to the global model; where that is empty the first reply is the
+/// model.
 ///
-/// Flower's FedXgbBagging takes the trees of one boosting round of one class from each reply, and drops the others without
-/// a word. Here all trees count, with the class and round they belong to. Where each reply has one round of one class, as
-/// Flower's examples do, both are the same; else see [`bagging_compat`].
+/// Flower's FedXgbBagging takes the trees of one boosting round of one class from each reply, and drops the others
+/// without a word. Here all trees count, with the class and round they belong to. Where each reply has one round of one
+/// class, as Flower's examples do, both are the same; else see [`bagging_compat`].
 pub fn bagging(global: &[u8], replies: &[Vec<u8>]) -> Result<Vec<u8>, String> {
     join(global, replies, Ensemble::add_all)
 }

@@ -1,6 +1,5 @@
 //! The replies of one round become the next model, on a thread of its own: they come through a channel, in the order of node
-//! ids, while others are still on their way. Around the strategy stands differential privacy, where it was asked for; trees
-//! go their own way.
+//! ids, while others are still on their way. Around the strategy stands differential privacy, where it was asked for.
 
 use std::sync::Arc;
 
@@ -9,10 +8,8 @@ use tokio::task::JoinHandle;
 use trellis_core::id::NodeId;
 use trellis_strategy::privacy::{Clipped, update_norm};
 use trellis_strategy::{
-    Aggregated, Fault, InMemory, Layout, Model, Numbers, Privacy, Reply, Round, Seed, Server, Slot, State, Strategy,
-    Whose, xgboost,
+    Aggregated, Fault, InMemory, Model, Numbers, Privacy, Reply, Round, Seed, Server, State, Whose,
 };
-use trellis_wire::records::Dtype;
 
 use crate::error::TrainError;
 use crate::spool::Spooled;
@@ -146,7 +143,10 @@ impl Work<'_> {
         match (server.strategy().folds(), factor) {
             (false, factor) => self.kept.push(Kept { reply, numbers, factor }),
             (true, None) => self.round.fold(&reply, &numbers)?,
-            (true, Some(factor)) => self.round.fold(&reply, &Clipped::new(model, &numbers, factor))?,
+            (true, Some(factor)) => {
+                let clipped = Clipped::new(model, &numbers, factor).map_err(|source| unread(reply.node, source))?;
+                self.round.fold(&reply, &clipped)?;
+            }
         }
         Ok(())
     }
@@ -157,8 +157,7 @@ impl Work<'_> {
         if server.strategy().is_trees() || *numbers.layout() != *model.layout {
             return Ok(None);
         }
-        let unread = |source| Fault::Read { whose: Whose::Node(node), array: "(all)".to_owned(), source };
-        let norm = update_norm(model, numbers).map_err(unread)?;
+        let norm = update_norm(model, numbers).map_err(|source| unread(node, source))?;
         self.norms.push((node, norm));
         Ok(Some(norm))
     }
@@ -166,10 +165,7 @@ impl Work<'_> {
     fn finish(self) -> Result<Merged, Fault> {
         let Work { begin, round, kept, clipped, norms } = self;
         let strategy = begin.server.strategy();
-        let Aggregated { model, state, chosen } = match strategy.is_trees() {
-            true => join_trees(strategy, &begin.model, &kept, begin.compat)?,
-            false => finish_round(round, &begin.model, &kept)?,
-        };
+        let Aggregated { model, state, chosen } = finish_round(round, &begin.model, &kept)?;
         let mut memory = begin.memory.clone();
         let model = match &begin.privacy {
             Some(privacy) => privacy.after(model, &mut memory, &clipped, begin.compat, &begin.noise, begin.round),
@@ -186,8 +182,7 @@ impl Work<'_> {
 
 /// For strategies that fold, nothing was kept.
 fn finish_round(round: Round<'_>, model: &Model, kept: &[Kept]) -> Result<Aggregated, Fault> {
-    let clipped: Vec<Option<Clipped<'_>>> =
-        kept.iter().map(|kept| kept.factor.map(|factor| Clipped::new(model, &kept.numbers, factor))).collect();
+    let clipped = kept.iter().map(|kept| clip(model, kept)).collect::<Result<Vec<_>, Fault>>()?;
     let read = |(kept, clipped)| -> (Reply, &dyn Numbers) {
         let (kept, clipped): (&Kept, &Option<Clipped<'_>>) = (kept, clipped);
         match clipped {
@@ -199,35 +194,13 @@ fn finish_round(round: Round<'_>, model: &Model, kept: &[Kept]) -> Result<Aggreg
     round.finish(&replies)
 }
 
-/// Trees are joined, or go from node to node.
-fn join_trees(strategy: &Strategy, model: &Model, kept: &[Kept], compat: bool) -> Result<Aggregated, Fault> {
-    let replies = kept.iter().map(trees).collect::<Result<Vec<Vec<u8>>, Fault>>()?;
-    let global = model.arrays.first().map_or(&[][..], |array| array);
-    let joined = match strategy {
-        Strategy::FedXgbCyclic => replies.into_iter().next().ok_or(Fault::NoReplies)?,
-        _ if compat => xgboost::bagging_compat(global, &replies).map_err(Fault::Bagging)?,
-        _ => xgboost::bagging(global, &replies).map_err(Fault::Bagging)?,
-    };
-    let name = model.layout.0.first().map_or("0", |slot| &slot.name).to_owned();
-    let slot = Slot { name, dtype: Dtype::U8, shape: vec![joined.len()] };
-    let model = Model { layout: Arc::new(Layout(vec![slot])), arrays: vec![joined.into()] };
-    Ok(Aggregated { model, state: State::default(), chosen: None })
+fn clip<'a>(model: &'a Model, kept: &'a Kept) -> Result<Option<Clipped<'a>>, Fault> {
+    let clipped = kept.factor.map(|factor| Clipped::new(model, &kept.numbers, factor)).transpose();
+    clipped.map_err(|source| unread(kept.reply.node, source))
 }
 
-/// The bytes of the one array that a model of trees is.
-fn trees(kept: &Kept) -> Result<Vec<u8>, Fault> {
-    let whose = Whose::Node(kept.reply.node);
-    let bytes = match kept.numbers.layout().0.as_slice() {
-        [Slot { dtype: Dtype::U8, shape, .. }] if shape.len() == 1 => shape[0],
-        slots => {
-            let each: Vec<String> =
-                slots.iter().map(|slot| format!("{} {:?}", slot.dtype.name(), slot.shape)).collect();
-            return Err(Fault::Trees { whose, difference: format!("they are {}", each.join(", ")) });
-        }
-    };
-    let mut buffer = Vec::new();
-    let read = kept.numbers.part(0, 0..bytes, &mut buffer).map(<[u8]>::to_vec);
-    read.map_err(|source| Fault::Read { whose, array: "0".to_owned(), source })
+fn unread(node: NodeId, source: std::io::Error) -> Fault {
+    Fault::Read { whose: Whose::Node(node), array: "(all)".to_owned(), source }
 }
 
 #[cfg(test)]

@@ -181,9 +181,9 @@ impl Training {
             self.book.info(&ending);
             self.save(true).await?;
         }
-        let rounds = self.round - first;
+        let rounds = counted(self.round - first, "round");
         self.book.info("");
-        self.book.info(format!("training finished: {rounds} rounds in {:.2} s", began.elapsed().as_secs_f64()));
+        self.book.info(format!("training finished: {rounds} in {:.2} s", began.elapsed().as_secs_f64()));
         let checkpoint = self.keeper.as_ref().and_then(|keeper| keeper.last.clone());
         match &checkpoint {
             Some(path) => self.book.info(format!("the model is kept in {}", path.display())),
@@ -203,7 +203,8 @@ impl Training {
             }
             let missing = sampling.missing(online.len());
             if was_told.replace(missing) != Some(missing) {
-                self.book.info(format!("waiting for {missing} more nodes ({} are online)", online.len()));
+                let missing = counted(missing as u64, "more node");
+                self.book.info(format!("waiting for {missing} ({} online)", online.len()));
             }
             tokio::time::sleep(GLANCE).await;
         }
@@ -222,7 +223,7 @@ impl Training {
 }
 
 fn announce(book: &Logbook, settings: &Settings) {
-    book.info(format!("{}: {} rounds", settings.strategy.name(), settings.rounds));
+    book.info(format!("{}: {}", settings.strategy.name(), counted(settings.rounds, "round")));
     let phase = |name: &str, sampling: &Sampling| match sampling.fraction {
         0.0 => book.info(format!("  {name}: never")),
         fraction => {
@@ -247,16 +248,22 @@ fn announce(book: &Logbook, settings: &Settings) {
     }
 }
 
+/// "1 round", "5 rounds".
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A model in words.
 fn described(model: &Model) -> String {
+    let arrays = counted(model.arrays.len() as u64, "array");
     let bytes = model.layout.bytes() as f64;
     let (size, unit) = match bytes {
-        small if small < 1e3 => (small, "bytes"),
+        small if small < 1e3 => return format!("{arrays}, {small} bytes"),
         medium if medium < 1e6 => (medium / 1e3, "kB"),
         large if large < 1e9 => (large / 1e6, "MB"),
         huge => (huge / 1e9, "GB"),
     };
-    format!("{} arrays, {size:.1} {unit}", model.arrays.len())
+    format!("{arrays}, {size:.1} {unit}")
 }
 
 /// By the clock of the system, since 1970.

@@ -4,9 +4,10 @@ fn after(noise_multiplier: f64, rate: f64, steps: u64) -> Accountant {
     Accountant::after(noise_multiplier, rate, steps)
 }
 
-/// Made by integrating the definition with 30 digits (mpmath 1.4), the least over the same orders. Google's `dp-accounting`
-/// 0.6.0 (`PoissonSampledDpEvent(rate, GaussianDpEvent(noise multiplier))`, its own orders, which are these) gives the same
-/// to 8 digits at whole orders, and at fractional ones never less and at most 0.21 % more: it ends the series early.
+/// Made by integrating the definition with 30 digits (mpmath 1.4), the least over the same orders. Google's
+/// `dp-accounting` 0.6.0 (`PoissonSampledDpEvent(rate, GaussianDpEvent(noise multiplier))`, its own orders, which are
+/// these) gives the same to 8 digits at whole orders, and at fractional ones never less and at most 0.21 % more: it
+/// ends the series early.
 #[test]
 fn epsilons_are_those_of_independent_computations() {
     for (noise_multiplier, rate, steps, delta, expected) in [

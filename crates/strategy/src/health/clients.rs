@@ -1,28 +1,30 @@
-//! What the clients of a training show beside each other: updates that pull apart, data that differ, one that stands out.
+//! What the clients of a training show beside each other: updates that pull apart, data that differ, one that stands
+//! out.
 
 use trellis_core::id::NodeId;
 
 use super::{Client, Finding, Round, Severity, nodes, percent};
 
-/// Gradient diversity: the mean of the squared norms of the updates over the squared norm of their mean. 1: all clients pull
-/// the same way; the number of clients: each pulls its own way. Beyond this more is lost in the mean than is kept.
+/// Gradient diversity: the mean of the squared norms of the updates over the squared norm of their mean. 1: all clients
+/// pull the same way; the number of clients: each pulls its own way. Beyond this more is lost in the mean than is kept.
 const DRIFT_DIVERSITY: f64 = 4.0;
 /// And it must have grown by this factor over the last rounds: on the plateau of a healthy training updates are mostly
 /// noise, and as diverse as noise, but not more so from round to round.
 const DRIFT_GROWTH: f64 = 1.25;
 const DRIFT_ROUNDS: usize = 3;
-/// Clients whose own models are that much better on their own data than the global model: they learn what the others undo.
+/// Clients whose own models are that much better on their own data than the global model: they learn what the others
+/// undo.
 const DRIFT_LOSS_RATIO: f64 = 3.0;
-/// Mean distance (total variation, 0 to 1) of the clients' labels from those of all together. Random parts of ten classes,
-/// of a hundred examples each, are about 0.1 apart; one class for each client is 0.9.
+/// Mean distance (total variation, 0 to 1) of the clients' labels from those of all together. Random parts of ten
+/// classes, of a hundred examples each, are about 0.1 apart; one class for each client is 0.9.
 const SKEWED: f64 = 0.3;
 const VERY_SKEWED: f64 = 0.6;
 /// A client this much further away than the average is named.
 const SKEW_APART: f64 = 0.1;
 /// Fewer labels than this say nothing about a client: 0.3 apart is then chance.
 const MIN_LABELS: f64 = 20.0;
-/// The global model is that much more accurate at one client than at another. Alike clients with a hundred examples differ
-/// by up to 0.15 by chance.
+/// The global model is that much more accurate at one client than at another. Alike clients with a hundred examples
+/// differ by up to 0.15 by chance.
 const UNLIKE_ACCURACY: f64 = 0.3;
 /// The deviation of the clients' losses over their mean, where there is no accuracy.
 const UNLIKE_LOSS: f64 = 0.75;
@@ -68,8 +70,8 @@ fn pulling_apart(history: &[Round]) -> Option<Finding> {
     }
     let kept = 1.0 / last;
     let what = format!(
-        "The clients' updates pull apart: their diversity has grown from {first:.1} to {last:.1} in {DRIFT_ROUNDS} rounds (1: \
-         all pull the same way). Of what they learn, {} survives the mean.",
+        "The clients' updates pull apart: their diversity has grown from {first:.1} to {last:.1} in {DRIFT_ROUNDS} \
+         rounds (1: all pull the same way). Of what they learn, {} survives the mean.",
         percent(kept)
     );
     Some(drifting(what, &[("diversity", last), ("diversity-before", first), ("rounds", DRIFT_ROUNDS as f64)]))
@@ -103,16 +105,16 @@ fn forgetting(history: &[Round]) -> Option<Finding> {
     }
     let (own, global) = (mean(&own), mean(&global));
     let what = format!(
-        "The clients' own models are much better on their data (loss {own:.4}) than the global one made of them ({global:.4}): \
-         they learn what the others undo."
+        "The clients' own models are much better on their data (loss {own:.4}) than the global one made of them \
+         ({global:.4}): they learn what the others undo."
     );
     Some(drifting(what, &[("own-loss", own), ("global-loss", global)]))
 }
 
 fn drifting(what: String, numbers: &[(&str, f64)]) -> Finding {
-    let advice = "Try fewer local epochs (1 or 2) or a smaller learning rate on the clients; FedProx with proximal-mu 0.1, then \
-                  1, which holds them near the global model (the ClientApp must add the proximal term); or a server optimiser, \
-                  FedAdam or FedAvgM with server-momentum 0.9.";
+    let advice = "Try fewer local epochs (1 or 2) or a smaller learning rate on the clients; FedProx with proximal-mu \
+                  0.1, then 1, which holds them near the global model (the ClientApp must add the proximal term); or a \
+                  server optimiser, FedAdam or FedAvgM with server-momentum 0.9.";
     Finding::new("client-drift", Severity::Warning, what, numbers, advice)
 }
 
@@ -138,17 +140,17 @@ pub fn skewed_labels(history: &[Round]) -> Option<Finding> {
     let at_worst =
         if most - skew >= SKEW_APART { format!(", at node {worst} {}", percent(most)) } else { String::new() };
     let what = format!(
-        "The clients have different labels: on average {} of a client's examples would have to be exchanged to make them like \
-         those of all together{at_worst}.",
+        "The clients have different labels: on average {} of a client's examples would have to be exchanged to make \
+         them like those of all together{at_worst}.",
         percent(skew)
     );
     let severity = if skew >= VERY_SKEWED { Severity::Warning } else { Severity::Notice };
     Some(Finding::new("label-skew", severity, what, &[("skew", skew), ("worst-skew", most)], NON_IID_ADVICE))
 }
 
-const NON_IID_ADVICE: &str = "With such data FedAvg converges slowly or not at all. Try FedProx with proximal-mu 0.1 to 1 (the \
-                              ClientApp must add the proximal term) or FedAdam, fewer local epochs (1 or 2), and more nodes in \
-                              each round (fraction-train), so that every mean sees all labels.";
+const NON_IID_ADVICE: &str = "With such data FedAvg converges slowly or not at all. Try FedProx with proximal-mu 0.1 \
+                              to 1 (the ClientApp must add the proximal term) or FedAdam, fewer local epochs (1 or 2), \
+                              and more nodes in each round (fraction-train), so that every mean sees all labels.";
 
 /// Data that differ, where no labels are told: the global model suits some clients and not others.
 pub fn unlike(history: &[Round]) -> Option<Finding> {
@@ -162,8 +164,8 @@ pub fn unlike(history: &[Round]) -> Option<Finding> {
         let (worst, low) = *accuracies.iter().min_by(by_value)?;
         let (best, high) = *accuracies.iter().max_by(by_value)?;
         let what = format!(
-            "The global model suits some clients and not others: its accuracy is {high:.3} at node {best} and {low:.3} at node \
-             {worst}. Their data are not alike."
+            "The global model suits some clients and not others: its accuracy is {high:.3} at node {best} and {low:.3} \
+             at node {worst}. Their data are not alike."
         );
         let numbers = [("best-accuracy", high), ("worst-accuracy", low)];
         return (high - low >= UNLIKE_ACCURACY)
@@ -178,8 +180,8 @@ pub fn unlike(history: &[Round]) -> Option<Finding> {
     let deviation = mean(&squares).sqrt();
     let (worst, high) = *losses.iter().max_by(by_value)?;
     let what = format!(
-        "The global model suits some clients and not others: their losses are {average:.4} on average, with a deviation of \
-         {deviation:.4}, and {high:.4} at node {worst}. Their data are not alike."
+        "The global model suits some clients and not others: their losses are {average:.4} on average, with a \
+         deviation of {deviation:.4}, and {high:.4} at node {worst}. Their data are not alike."
     );
     let numbers = [("mean-loss", average), ("loss-deviation", deviation), ("worst-loss", high)];
     (average > 0.0 && deviation >= UNLIKE_LOSS * average)
@@ -199,8 +201,8 @@ pub fn dominating(history: &[Round]) -> Option<Finding> {
         percent(most / total),
         weights.len()
     );
-    let advice = "If that is not meant, let clients count alike: FedMedian or FedTrimmedAvg, a metric of your own that is capped \
-                  as the weight (weighted-by-key), or QFedAvg, which heeds those who fare worst.";
+    let advice = "If that is not meant, let clients count alike: FedMedian or FedTrimmedAvg, a metric of your own that \
+                  is capped as the weight (weighted-by-key), or QFedAvg, which heeds those who fare worst.";
     Some(Finding::new("dominating-client", Severity::Notice, what, &[("share", most / total)], advice))
 }
 
@@ -219,9 +221,9 @@ pub fn outliers(history: &[Round]) -> Option<Finding> {
         nodes(&ids),
         recent.len()
     );
-    let advice = "Look at the data and the learning rate there; if the client cannot be trusted, it may be poisoning the model. \
-                  Krum or MultiKrum (num-malicious), Bulyan, FedTrimmedAvg (trim-beta) and FedMedian keep such updates out; \
-                  clipping (dp: server-fixed) limits them.";
+    let advice = "Look at the data and the learning rate there; if the client cannot be trusted, it may be poisoning \
+                  the model. Krum or MultiKrum (num-malicious), Bulyan, FedTrimmedAvg (trim-beta) and FedMedian keep \
+                  such updates out; clipping (dp: server-fixed) limits them.";
     let severity = if times > 1 { Severity::Warning } else { Severity::Notice };
     let numbers = [("factor", factor), ("clients", found.len() as f64), ("rounds", times as f64)];
     Some(Finding::new("outlier-client", severity, what, &numbers, advice))
@@ -245,8 +247,8 @@ pub fn rejected(history: &[Round]) -> Option<Finding> {
     let (_, why) = last.rejected.first()?;
     let ids: Vec<NodeId> = last.rejected.iter().map(|(node, _)| *node).collect();
     let what = format!("In round {} the replies of {} were not taken: {why}.", last.number, nodes(&ids));
-    let advice = "Look into the log of the node: numbers that are not finite come from a learning rate that is too high or from \
-                  broken data; another layout, from another version of the app.";
+    let advice = "Look into the log of the node: numbers that are not finite come from a learning rate that is too \
+                  high or from broken data; another layout, from another version of the app.";
     Some(Finding::new("rejected-clients", Severity::Warning, what, &[("clients", ids.len() as f64)], advice))
 }
 
@@ -259,8 +261,8 @@ pub fn failing(history: &[Round]) -> Option<Finding> {
     }
     let what =
         format!("{} of the {asked} clients of round {} failed or did not answer in time.", last.failures, last.number);
-    let advice = "`trellis logs` tells why. If they are slow, raise round-timeout, or ask more than are needed (over-selection) \
-                  and let the round end without the slowest.";
+    let advice = "`trellis logs` tells why. If they are slow, raise round-timeout, or ask more than are needed \
+                  (over-selection) and let the round end without the slowest.";
     let severity = if share >= MANY_FAILING { Severity::Warning } else { Severity::Notice };
     Some(Finding::new(
         "failing-clients",

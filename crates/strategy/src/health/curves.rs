@@ -2,7 +2,8 @@
 
 use super::{Finding, Round, Severity};
 
-/// So many rounds in a row must be worse than the one before: two happen by chance in any training with sampled clients.
+/// So many rounds in a row must be worse than the one before: two happen by chance in any training with sampled
+/// clients.
 const RISING_ROUNDS: usize = 3;
 /// And the loss must be above the best one by this share: a curve that has settled wavers by less.
 const RISING_SHARE: f64 = 0.1;
@@ -54,9 +55,9 @@ pub fn not_finite(history: &[Round]) -> Option<Finding> {
     let named = [("training loss", last.train_loss), ("evaluation loss", last.eval_loss)];
     let (name, value) = named.into_iter().find_map(|(name, value)| Some((name, value.filter(|v| !v.is_finite())?)))?;
     let what = format!("The {name} of round {} is {value}: the model's numbers have run away.", last.number);
-    let advice = "Stop the run and resume from a checkpoint before that round, with a smaller learning rate on the clients \
-                  (a tenth of it), fewer local epochs, or clipped gradients; with FedAdam, FedYogi or FedAdagrad also a \
-                  smaller server-lr or a larger tau.";
+    let advice = "Stop the run and resume from a checkpoint before that round, with a smaller learning rate on the \
+                  clients (a tenth of it), fewer local epochs, or clipped gradients; with FedAdam, FedYogi or \
+                  FedAdagrad also a smaller server-lr or a larger tau.";
     Some(Finding::new("not-finite", Severity::Critical, what, &[("round", last.number as f64)], advice))
 }
 
@@ -72,8 +73,8 @@ fn losing_loss(history: &[Round]) -> Option<Finding> {
         return None;
     }
     let what = format!(
-        "The {} has risen in each of the last {RISING_ROUNDS} rounds, from {from:.4} in round {since} to {to:.4}; the best \
-         was {best:.4}.",
+        "The {} has risen in each of the last {RISING_ROUNDS} rounds, from {from:.4} in round {since} to {to:.4}; the \
+         best was {best:.4}.",
         curve.name
     );
     Some(diverged(what, &[("loss", to), ("best-loss", best), ("rounds", RISING_ROUNDS as f64)]))
@@ -88,16 +89,17 @@ fn losing_accuracy(history: &[Round]) -> Option<Finding> {
     }
     let (from, to, best) = (-from, -to, -best);
     let what = format!(
-        "The accuracy has fallen in each of the last {RISING_ROUNDS} rounds, from {from:.3} in round {since} to {to:.3}; the \
-         best was {best:.3}."
+        "The accuracy has fallen in each of the last {RISING_ROUNDS} rounds, from {from:.3} in round {since} to \
+         {to:.3}; the best was {best:.3}."
     );
     Some(diverged(what, &[("accuracy", to), ("best-accuracy", best), ("rounds", RISING_ROUNDS as f64)]))
 }
 
 fn diverged(what: String, numbers: &[(&str, f64)]) -> Finding {
-    let advice = "Try a smaller learning rate on the clients and fewer local epochs (1 or 2). If the clients' data differ, \
-                  FedProx with proximal-mu 0.1 to 1 holds them together (the ClientApp must add the proximal term). With \
-                  FedAdam, FedYogi or FedAdagrad lower server-lr. The checkpoint of the best round is not lost.";
+    let advice = "Try a smaller learning rate on the clients and fewer local epochs (1 or 2). If the clients' data \
+                  differ, FedProx with proximal-mu 0.1 to 1 holds them together (the ClientApp must add the proximal \
+                  term). With FedAdam, FedYogi or FedAdagrad lower server-lr. The checkpoint of the best round is not \
+                  lost.";
     Finding::new("diverging", Severity::Warning, what, numbers, advice)
 }
 
@@ -111,13 +113,13 @@ pub fn stalled(history: &[Round]) -> Option<Finding> {
         return None;
     }
     let what = format!(
-        "The {} has not become better for {STALLED_ROUNDS} rounds: {best:.4} before, {recent_best:.4} at best since. The \
-         training has converged, or it is stuck.",
+        "The {} has not become better for {STALLED_ROUNDS} rounds: {best:.4} before, {recent_best:.4} at best since. \
+         The training has converged, or it is stuck.",
         curve.name
     );
-    let advice = "If that is good enough, stop (patience or target-metric does so by itself). Else try a server optimiser \
-                  (FedAdam with server-lr 0.01 to 0.1), a learning rate that decays on the clients, or a larger share of the \
-                  nodes in each round (fraction-train).";
+    let advice = "If that is good enough, stop (patience or target-metric does so by itself). Else try a server \
+                  optimiser (FedAdam with server-lr 0.01 to 0.1), a learning rate that decays on the clients, or a \
+                  larger share of the nodes in each round (fraction-train).";
     let numbers = [("best-loss", best.min(recent_best)), ("rounds", STALLED_ROUNDS as f64)];
     Some(Finding::new("stalled", Severity::Notice, what, &numbers, advice))
 }

@@ -48,8 +48,8 @@ fn a_training_that_diverges() {
     history.push(round(6, 4.5));
     assert_eq!(
         told(&history),
-        "warning: The evaluation loss has risen in each of the last 3 rounds, from 0.9000 in round 3 to 4.5000; the best was \
-         0.9000.\n"
+        "warning: The evaluation loss has risen in each of the last 3 rounds, from 0.9000 in round 3 to 4.5000; the \
+         best was 0.9000.\n"
     );
     assert!(diagnose(&history)[0].advice.contains("FedProx with proximal-mu 0.1 to 1"));
     assert_eq!(diagnose(&history)[0].numbers["best-loss"], 0.9);
@@ -57,7 +57,8 @@ fn a_training_that_diverges() {
     history.push(round(7, f64::NAN));
     let story = told(&history);
     assert!(story.starts_with(
-        "critical: The evaluation loss of round 7 is NaN: the model's numbers have run away.\nwarning: The evaluation loss has"
+        "critical: The evaluation loss of round 7 is NaN: the model's numbers have run away.\nwarning: The evaluation \
+         loss has"
     ));
 }
 
@@ -87,8 +88,8 @@ fn a_training_that_does_not_get_better() {
     assert_eq!(told(&training(&flat[..6])), "");
     assert_eq!(
         told(&training(&flat)),
-        "notice: The evaluation loss has not become better for 5 rounds: 0.9000 before, 0.8950 at best since. The training has \
-         converged, or it is stuck.\n"
+        "notice: The evaluation loss has not become better for 5 rounds: 0.9000 before, 0.8950 at best since. The \
+         training has converged, or it is stuck.\n"
     );
     assert_eq!(codes(&training(&[2.3, 0.5, 0.6, 0.65, 0.7, 0.8, 0.9])), ["diverging"], "and not stalled as well");
 }
@@ -101,8 +102,8 @@ fn clients_that_drift_apart() {
     }
     assert_eq!(
         told(&history),
-        "warning: The clients' updates pull apart: their diversity has grown from 1.7 to 12.4 in 3 rounds (1: all pull the same \
-         way). Of what they learn, 8 % survives the mean.\n"
+        "warning: The clients' updates pull apart: their diversity has grown from 1.7 to 12.4 in 3 rounds (1: all pull \
+         the same way). Of what they learn, 8 % survives the mean.\n"
     );
     assert!(diagnose(&history)[0].advice.starts_with("Try fewer local epochs (1 or 2)"));
     for round in &mut history {
@@ -141,8 +142,8 @@ fn clients_with_different_labels() {
     });
     assert_eq!(
         told(&one_each),
-        "warning: The clients have different labels: on average 90 % of a client's examples would have to be exchanged to make \
-         them like those of all together.\n"
+        "warning: The clients have different labels: on average 90 % of a client's examples would have to be exchanged \
+         to make them like those of all together.\n"
     );
     let odd_one = with_labels(|client| if client == 2 { vec![0.0, 100.0, 0.0] } else { vec![20.0, 0.0, 80.0] });
     assert_eq!(told(&odd_one), "", "one of ten does not make the data of all different");
@@ -163,8 +164,8 @@ fn clients_that_the_model_suits_unequally() {
     history[1].clients[3].eval_accuracy = Some(0.35);
     assert_eq!(
         told(&history),
-        "notice: The global model suits some clients and not others: its accuracy is 0.900 at node 10 and 0.350 at node 4. Their \
-         data are not alike.\n"
+        "notice: The global model suits some clients and not others: its accuracy is 0.900 at node 10 and 0.350 at \
+         node 4. Their data are not alike.\n"
     );
     for client in &mut history[1].clients {
         client.eval_accuracy = None;

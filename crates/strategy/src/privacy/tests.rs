@@ -52,7 +52,7 @@ fn brains(numbers: &[f32]) -> (Dtype, Vec<u8>) {
 
 fn floats(model: &Model, array: usize) -> Vec<f64> {
     let mut numbers = Vec::new();
-    decode(model.layout.0[array].dtype, &model.arrays[array], &mut numbers);
+    clip::read(model.layout.0[array].dtype, &model.arrays[array], &mut numbers);
     numbers
 }
 
@@ -76,13 +76,13 @@ fn a_large_update_is_pulled_back_and_a_small_one_left_alone() {
     let privacy = server_fixed(0.0, 2.5, 1);
     let factor = privacy.factor(&State::default(), update_norm(&old, &new).unwrap());
     assert_eq!(factor, 0.5);
-    let clipped = Clipped::new(&old, &new, factor);
+    let clipped = Clipped::new(&old, &new, factor).unwrap();
     assert_eq!(read_whole(&clipped, 0), f32s(&[2.5, 3.0]).1);
     assert_eq!(read_whole(&clipped, 1), i64s(&[5]).1, "what cannot be clipped is not taken");
 
     let wide = server_fixed(0.0, 5.0, 1);
     assert_eq!(wide.factor(&State::default(), 5.0), 1.0);
-    assert_eq!(read_whole(&Clipped::new(&old, &new, 1.0), 0), f32s(&[4.0, 5.0]).1);
+    assert_eq!(read_whole(&Clipped::new(&old, &new, 1.0).unwrap(), 0), f32s(&[4.0, 5.0]).1);
 }
 
 #[test]
@@ -93,9 +93,24 @@ fn an_update_without_a_norm_changes_nothing() {
     let factor = server_fixed(0.0, 1.0, 1).factor(&State::default(), update_norm(&old, &new).unwrap());
     assert_eq!(factor, 0.0);
     assert_eq!(floats(&old, 0), [f64::MIN]);
-    assert_eq!(read_whole(&Clipped::new(&old, &new, factor), 0), f64::MIN.to_le_bytes());
+    assert_eq!(read_whole(&Clipped::new(&old, &new, factor).unwrap(), 0), f64::MIN.to_le_bytes());
     assert_eq!(server_fixed(0.0, 1.0, 1).factor(&State::default(), f64::NAN), 0.0);
     assert_eq!(server_fixed(0.0, 1.0, 1).factor(&State::default(), 0.0), 1.0);
+}
+
+#[test]
+fn arrays_are_found_by_name_and_what_became_a_float_stays_as_it_is() {
+    let mut old = model(&[f32s(&[0.0]), f32s(&[0.0]), (Dtype::F64, 7.5f64.to_le_bytes().to_vec())]);
+    let reply = model(&[f32s(&[4.0]), f32s(&[3.0]), i64s(&[9])]);
+    Arc::make_mut(&mut old.layout).0.swap(0, 1);
+    let reply = InMemory(reply);
+    assert_eq!(update_norm(&old, &reply).unwrap(), 5.0);
+    let clipped = Clipped::new(&old, &reply, 0.5).unwrap();
+    assert_eq!(read_whole(&clipped, 0), f32s(&[1.5]).1);
+    assert_eq!(read_whole(&clipped, 2), 7.5f64.to_le_bytes());
+
+    let other = InMemory(model(&[f32s(&[4.0])]));
+    assert!(update_norm(&old, &other).unwrap_err().to_string().contains("array '1' is missing"));
 }
 
 proptest! {
@@ -110,7 +125,7 @@ proptest! {
         let new = InMemory(model(&[f32s(&update.iter().map(|u| 0.25 + u).collect::<Vec<_>>())]));
         let privacy = server_fixed(0.0, limit, 1);
         let factor = privacy.factor(&State::default(), update_norm(&old, &new).unwrap());
-        let clipped = Clipped::new(&old, &new, factor);
+        let clipped = Clipped::new(&old, &new, factor).unwrap();
         let whole = read_whole(&clipped, 0);
         let norm = update_norm(&old, &InMemory(model(&[(Dtype::F32, whole.clone())]))).unwrap();
         // Each element is rounded to f32 once.
@@ -190,7 +205,8 @@ fn the_limit_goes_where_the_updates_are() {
     near(next(&[false; 4], true), 0.1 * 0.1f64.exp());
 }
 
-/// Half of the clients have updates of norm 1, half of norm 3: the limit settles between them, from below and from above.
+/// Half of the clients have updates of norm 1, half of norm 3: the limit settles between them, from below and from
+/// above.
 #[test]
 fn an_adaptive_limit_settles_at_the_quantile() {
     for start in [0.01, 100.0] {

@@ -1,6 +1,6 @@
-use trellis_strategy::{Options, Strategy};
+use trellis_strategy::{Layout, Options, Slot, Strategy};
 use trellis_wire::object;
-use trellis_wire::records::{NUMPY, npy_header};
+use trellis_wire::records::{Dtype, NUMPY, npy_header};
 
 use super::*;
 use crate::spool::Spool;

@@ -95,7 +95,7 @@ impl Training {
             Err(error @ AppError::RunOver { .. }) => Err(error.into()),
             Err(error) => {
                 self.takes_reports = false;
-                self.book.info(format!("the SuperLink takes no reports of this training: {error}"));
+                self.book.warn(format!("what is told of this training is in this log alone: {error}"));
                 Ok(())
             }
         }

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Measures aggregation: FedAvg of K clients x 10 M float32, Flower's own and ours, and one round with 1,000 clients.
+
+`bench/run.sh --part aggregate [--quick] [--write FILE]`. One after the other on the same machine, each in a process of
+its own; the best of three tries counts, for both.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY / "tests"))
+
+from provision import CannotBeHad, provision  # noqa: E402
+
+BEGIN, END = "<!-- bench aggregate: begin -->", "<!-- bench aggregate: end -->"
+ELEMENTS = 10_000_000
+FLOAT_BYTES = 4
+CLIENTS = (10, 100, 1000)
+VERSIONS = ("1.25", "1.42")
+# Flower holds all replies at once: 1,000 of them need 40 GB.
+OFFICIAL_CLIENTS = (10, 100)
+TRIES = 3
+READ_SHARE, MOST_MODELS, TIMES_FASTER = 0.6, 3.0, 10.0
+
+
+def official(version: str, clients: int, elements: int) -> dict:
+    python = provision(version) / "bin" / "python"
+    script = REPOSITORY / "bench" / "official_fedavg.py"
+    environment = os.environ | {"FLWR_TELEMETRY_ENABLED": "0"}
+    argv = [str(python), str(script), *map(str, (clients, elements, TRIES))]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def ours(elements: int, clients: tuple[int, ...]) -> dict[tuple[str, int], dict]:
+    """Cases by kind (`read`, `mean`, `fold`) and count (threads or clients)."""
+    command = ["cargo", "run", "--release", "--quiet", "-p", "trellis-strategy", "--example", "aggregate", "--"]
+    argv = [*command, "--json", "--elements", str(elements), "--clients", ",".join(map(str, clients))]
+    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    cases = json.loads(done.stdout)["cases"]
+    return {(case["case"], case.get("threads", case.get("clients"))): case for case in cases}
+
+
+def table(own: dict, theirs: dict[tuple[str, int], dict], clients: tuple[int, ...], elements: int) -> str:
+    limit, model = own["read", 2]["gb_per_s"], elements * FLOAT_BYTES
+    rows = [
+        "| K clients | official 1.25 s | official 1.42 s | ours s | faster than 1.25 | than 1.42 | GB/s | of the read "
+        "bandwidth | official 1.25 peak MB | ours, streaming: peak MB | in models |",
+        "| --- " * 11 + "|",
+    ]
+    for count in clients:
+        mean, fold = own["mean", count], own["fold", count]
+        cells = [str(count)]
+        official_s = [min(theirs[version, count]["seconds"]) if (version, count) in theirs else None for version in VERSIONS]
+        cells += [f"{seconds:.3g}" if seconds else "-" for seconds in official_s]
+        cells.append(f"{mean['seconds']:.3g}")
+        cells += [f"{seconds / mean['seconds']:.1f}x" if seconds else "-" for seconds in official_s]
+        cells += [f"{mean['gb_per_s']:.1f}", f"{mean['gb_per_s'] / limit:.0%}"]
+        peak = theirs.get(("1.25", count))
+        cells.append(f"{peak['peak_bytes'] / 1e6:.0f}" if peak else "-")
+        cells += [f"{fold['peak_rss_bytes'] / 1e6:.0f}", f"{fold['peak_rss_bytes'] / model:.2f}"]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def verdicts(own: dict, theirs: dict[tuple[str, int], dict], clients: tuple[int, ...], elements: int) -> str:
+    limit, model = own["read", 2]["gb_per_s"], elements * FLOAT_BYTES
+    shares = [own["mean", count]["gb_per_s"] / limit for count in clients]
+    peaks = [own["fold", count]["peak_rss_bytes"] / model for count in clients]
+    lines = [
+        f"- read bandwidth of this machine: {own['read', 1]['gb_per_s']:.1f} GB/s with one thread, {limit:.1f} with two",
+        f"- at least {READ_SHARE:.0%} of it: {min(shares):.0%} to {max(shares):.0%}; {_met(min(shares) >= READ_SHARE)}",
+        f"- at most {MOST_MODELS:.0f} models of memory: {max(peaks):.2f}; {_met(max(peaks) <= MOST_MODELS)}",
+    ]
+    for version in VERSIONS:
+        if (version, 100) in theirs:
+            times = min(theirs[version, 100]["seconds"]) / own["mean", 100]["seconds"]
+            met = _met(times >= TIMES_FASTER)
+            lines.append(f"- {TIMES_FASTER:.0f} times faster than {version} at K=100: {times:.1f}x; {met}")
+    return "\n".join(lines)
+
+
+def _met(yes: bool) -> str:
+    return "met" if yes else "not met"
+
+
+def write(path: Path, report: str) -> None:
+    before, found, rest = path.read_text().partition(BEGIN)
+    if not found:
+        raise SystemExit(f"{path} has no line {BEGIN}")
+    path.write_text(f"{before}{BEGIN}\n{report}{END}{rest.partition(END)[2]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer clients and smaller models")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="put the table between the markers of this file")
+    arguments = parser.parse_args()
+    elements, clients = (1_000_000, (10, 100)) if arguments.quick else (ELEMENTS, CLIENTS)
+    own, theirs = ours(elements, clients), {}
+    for version in VERSIONS:
+        for count in OFFICIAL_CLIENTS:
+            try:
+                theirs[version, count] = official(version, count, elements)
+            except CannotBeHad as why:
+                print(f"SKIP: official Flower {version}: {why}", file=sys.stderr)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    machine = f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}"
+    report = (
+        f"Machine: {machine}. Measured {date.today()} with\n`bench/run.sh --part aggregate --write docs/performance.md`\n\n"
+        f"{table(own, theirs, clients, elements)}\n\n{verdicts(own, theirs, clients, elements)}\n"
+    )
+    print(report)
+    if arguments.write:
+        write(arguments.write, report)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""A federation that learns digits, natively or with Flower's own strategies, from one and the same beginning."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.federation import APPS, Federation
+from harness.trellis_run import TrellisRun, saved_arrays
+from harness.workspace import REPOSITORY
+
+DATA = REPOSITORY / "crates" / "native" / "data" / "digits.bin"
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A native run that is completed."""
+
+    run_id: int
+    reports: list[dict]
+    checkpoint: Path
+
+    def curve(self, metric: str = "eval_acc") -> list[float]:
+        """The aggregated metric, round by round."""
+        return [report["evaluate"]["metrics"][metric] for report in self.reports if report["kind"] == "round"]
+
+    def weights(self) -> dict[str, np.ndarray]:
+        return saved_arrays(self.checkpoint)
+
+    def saved_bytes(self) -> bytes:
+        return (self.checkpoint / "model.safetensors").read_bytes()
+
+
+class Digits:
+    """A federation with the app `digits`."""
+
+    def __init__(self, federation: Federation):
+        self.federation = federation
+
+    def train(self, *flags: str, rounds: int, **more: object) -> Trained:
+        """A native run, to its end."""
+        run = self.begin(*flags, rounds=rounds, **more)
+        ended = run.wait_ended()
+        return Trained(int(ended["run_id"]), run.events("report"), Path(ended["model"]))
+
+    def begin(self, *flags: str, rounds: int, **more: object) -> TrellisRun:
+        fed = self.federation
+        nodes = fed.shape.nodes
+        enough = {"min_train_nodes": nodes, "min_evaluate_nodes": nodes, "min_available_nodes": nodes}
+        for name, value in (self._settings(rounds, **more) | enough).items():
+            flags += ("--set", f"{name.replace('_', '-')}={value}")
+        return TrellisRun(fed.workspace, fed.cli.app, *flags, superlink=fed.superlink, release=fed.cli.release)
+
+    def train_in_python(self, rounds: int, **more: object) -> tuple[list[dict], dict[str, np.ndarray]]:
+        """What Flower's own strategy makes of it: the curve, and the last model."""
+        fed = self.federation
+        run_id = fed.cli.submit(result_path=fed.result_path(), **self._settings(rounds, **more))
+        state = fed.wait_finished(run_id)
+        assert state.status == "finished:completed", state
+        with np.load(fed.result_path().with_suffix(".npz")) as model:
+            return fed.result(), {name: model[name] for name in model.files}
+
+    def _settings(self, rounds: int, hidden_layers: int = 1, **more: object) -> dict[str, object]:
+        return {
+            "nodes": self.federation.shape.nodes,
+            "num_server_rounds": rounds,
+            "data_path": DATA,
+            "initial_model": self._first_model(hidden_layers),
+            "hidden_layers": hidden_layers,
+            "seed": SEED,
+            **more,
+        }
+
+    def _first_model(self, hidden_layers: int) -> Path:
+        path = self.federation.workspace.root / f"first-{hidden_layers}.npz"
+        if not path.exists():
+            np.savez(path, **dict(zip(map(str, range(99)), _fresh(hidden_layers))))
+        return path
+
+
+def _fresh(hidden_layers: int) -> list[np.ndarray]:
+    sys.path.insert(0, str(APPS / "digits"))
+    try:
+        from digits import network
+    finally:
+        sys.path.remove(str(APPS / "digits"))
+    return network.fresh(hidden_layers, SEED)
