@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 WIDTH, HEIGHT = 720, 360
-LEFT, RIGHT, TOP, BOTTOM = 56, 150, 20, 44
+LEFT, RIGHT, TOP, BOTTOM = 56, 185, 20, 44
 COLOURS = ["#c2410c", "#1d4ed8", "#047857", "#7c3aed"]
 LABEL_GAP = 16
 STYLE = """

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use trellis_client::app::App;
 use trellis_core::id::NodeId;
-use trellis_models::Origin;
+use trellis_models::{ModelError, Origin};
 use trellis_strategy::{Model, Options as StrategyOptions, Sampling, Seed, Server, State, Wanted};
 use trellis_wire::fab::Config;
 
@@ -102,8 +102,12 @@ impl Training {
             settings,
         };
         match training.settings.resume.clone() {
-            Some(named) => training.resume(options.models_dir, named).await?,
+            Some(named) => training.resume(&options, named).await?,
             None => training.start(&options).await?,
+        }
+        if training.round == 0 {
+            // A run that is broken off in its first rounds can be resumed too, with the same seed.
+            training.save(false).await?;
         }
         Ok(training)
     }
@@ -127,8 +131,15 @@ impl Training {
         Ok(())
     }
 
-    async fn resume(&mut self, models_dir: PathBuf, named: String) -> Result<(), TrainError> {
-        let loaded = first::checkpoint(models_dir, named).await?;
+    async fn resume(&mut self, options: &Options, named: String) -> Result<(), TrainError> {
+        let has_begun = !named.contains('/') && options.models_dir.join(&named).is_dir();
+        let loaded = match first::checkpoint(options.models_dir.clone(), named).await {
+            Err(TrainError::Models(ModelError::NoRun { run, .. })) if has_begun => {
+                self.book.warn(format!("run {run} had kept nothing when it ended: the training begins anew"));
+                return self.start(options).await;
+            }
+            loaded => loaded?,
+        };
         for skipped in &loaded.skipped {
             self.book.warn(format!("{} cannot be used and is left aside: {}", skipped.path.display(), skipped.why));
         }

@@ -77,6 +77,9 @@ impl AppProcess {
     pub fn start(program: &Program, order: &Order<'_>) -> std::io::Result<AppProcess> {
         let run = order.run;
         let output = OpenOptions::new().create(true).append(true).mode(0o600).open(order.output)?;
+        if let Some(keeps) = &program.keeps {
+            std::fs::create_dir_all(keeps.join(run.to_string()))?;
+        }
         let mut command = Command::new(&program.path);
         if let Some(name) = &program.name {
             command.arg0(name);

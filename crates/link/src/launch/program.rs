@@ -25,6 +25,9 @@ pub struct Program {
     pub args: Vec<OsString>,
     /// In addition to what every ServerApp is told.
     pub environment: Vec<(&'static str, OsString)>,
+    /// Where it keeps things, in a directory for each run. That is there from the start: a run that has kept nothing can be
+    /// told from one that never was.
+    pub keeps: Option<PathBuf>,
 }
 
 impl Program {
@@ -35,6 +38,7 @@ impl Program {
             name: None,
             args: ["-u", "-c", Python::program()].map(OsString::from).into(),
             environment: vec![("TRELLIS_APP_INSTALLS", if installs { "1" } else { "" }.into())],
+            keeps: None,
         }
     }
 
@@ -45,6 +49,7 @@ impl Program {
             name: Some(NATIVE_NAME.into()),
             args: app.args.clone(),
             environment: vec![("TRELLIS_MODELS", models.into())],
+            keeps: Some(models.to_owned()),
         }
     }
 }
