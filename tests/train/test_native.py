@@ -22,7 +22,7 @@ def trained(fed: Federation, app: Path, *flags: str) -> TrellisRun:
 @pytest.mark.parametrize(
     "fleet", [(OLDEST,), (NEWEST,), (OLDEST, NEWEST), (OwnNode(),)], ids=["1.25", "1.42", "both", "ours"]
 )
-def test_the_weights_are_those_of_flowers_own_serverapp(federation, numpy_app, first_model, digest, reference, fleet):
+def test_the_weights_are_those_of_flowers_serverapp(federation, numpy_app, first_model, digest, reference, fleet):
     fed = federation(fleet=fleet).start()
 
     ended = trained(fed, numpy_app, "--initial-model", str(first_model)).wait_ended()

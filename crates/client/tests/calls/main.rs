@@ -1,6 +1,7 @@
 //! Calls over real sockets: what is sent, and what is made of every kind of answer.
 
 mod authority;
+mod runs;
 mod security;
 mod server;
 
