@@ -14,7 +14,12 @@ use trellis_strategy::mean::weighted_mean;
 use trellis_strategy::{InMemory, Layout, Model, Numbers, Options, Reply, Server, Slot, Strategy};
 use trellis_wire::records::Dtype;
 
-const POOL_BYTES: usize = 1 << 30;
+const READ_BYTES: usize = 1 << 30;
+/// Replies that lie in memory at once take no more. Those of 1,000 clients share memory then, so far apart in time that no
+/// cache has it still.
+const POOL_BYTES: usize = 10 << 30;
+/// More than caches hold of all the replies, while the work goes on by so much.
+const STRIDE_MARGIN_BYTES: usize = 512 << 10;
 const PATTERN_BYTES: usize = 1 << 20;
 const REPEATS: usize = 3;
 
@@ -52,7 +57,7 @@ impl Case {
     /// Bytes of input that are read.
     pub fn bytes(self, elements: usize) -> usize {
         match self {
-            Self::Read { .. } => POOL_BYTES,
+            Self::Read { .. } => READ_BYTES,
             Self::Mean { clients } | Self::Fold { clients } => clients * elements * 4,
         }
     }
@@ -83,7 +88,7 @@ fn numbers(bytes: usize) -> Vec<u8> {
 }
 
 fn read(threads: usize) -> f64 {
-    let pool = numbers(POOL_BYTES);
+    let pool = numbers(READ_BYTES);
     let sum = |part: &[u8]| {
         let words = part.as_chunks::<8>().0.iter();
         black_box(words.fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word))));
@@ -101,11 +106,28 @@ fn layout(elements: usize) -> Arc<Layout> {
     Arc::new(Layout(vec![Slot { name: "weights".to_owned(), dtype: Dtype::F32, shape: vec![elements] }]))
 }
 
+/// How far the replies are apart: whole pages, and so that the two halves that two threads work on do not meet in the same
+/// memory at the same time.
+fn apart(clients: usize, model_bytes: usize) -> usize {
+    let whole = model_bytes.next_multiple_of(4096);
+    if clients * whole <= POOL_BYTES {
+        return whole;
+    }
+    let mut apart = (POOL_BYTES - whole) / clients / 4096 * 4096;
+    let meets = |apart: usize| {
+        let rest = (model_bytes / 2) % apart;
+        rest.min(apart - rest) < STRIDE_MARGIN_BYTES
+    };
+    while meets(apart) {
+        apart -= 4096;
+    }
+    apart
+}
+
 fn mean(clients: usize, elements: usize) -> f64 {
     let layout = layout(elements);
-    let pool = Bytes::from(numbers(POOL_BYTES + elements * 4));
-    // Whole pages, so that replies are aligned as if each had its own memory.
-    let apart = POOL_BYTES / clients / 4096 * 4096;
+    let apart = apart(clients, elements * 4);
+    let pool = Bytes::from(numbers((clients - 1) * apart + elements * 4));
     let window = |client: usize| pool.slice(client * apart..client * apart + elements * 4);
     let reply = |client| InMemory(Model { layout: Arc::clone(&layout), arrays: vec![window(client)] });
     let replies: Vec<InMemory> = (0..clients).map(reply).collect();
