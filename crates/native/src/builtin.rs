@@ -89,7 +89,9 @@ pub fn builtin(name: &str, settings: &BTreeMap<String, String>) -> Result<Box<dy
     let mut reader = Reader::new(described.settings.clone(), training::ALIASES, settings);
     let app: Option<Box<dyn ClientApp>> = match name {
         "echo" => {
-            reader.value("num-examples", |text| count(text, 1)).map(|num_examples| Box::new(Echo { num_examples }) as _)
+            let num_examples = reader.value("num-examples", |text| count(text, 1));
+            let vary = reader.value("vary", |text| text.parse().map_err(|_| "true or false".to_owned()));
+            num_examples.zip(vary).map(|(num_examples, vary)| Box::new(Echo { num_examples, vary }) as _)
         }
         "mlp" => {
             let hidden = reader.value("hidden", hidden);
