@@ -5,6 +5,8 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Federation {
     pub name: Name,
@@ -21,7 +23,8 @@ pub struct Federation {
 }
 
 /// A name that every driver can use: 1 to 40 of a-z, 0-9 and `-`, beginning with a letter, not ending with `-`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Name(String);
 
 impl Name {
@@ -42,6 +45,20 @@ impl Name {
     }
 }
 
+impl From<Name> for String {
+    fn from(name: Name) -> String {
+        name.0
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Name, String> {
+        Name::new(&text).ok_or_else(|| format!("`{text}` is not a name"))
+    }
+}
+
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
@@ -49,7 +66,7 @@ impl std::fmt::Display for Name {
 }
 
 /// Whose programs run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Runtime {
     Trellis,
     /// The official packages or images of this version.
@@ -57,7 +74,7 @@ pub enum Runtime {
 }
 
 /// From 1.25 to 1.42.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FlowerVersion {
     pub minor: u16,
     pub patch: u16,
@@ -79,7 +96,7 @@ pub struct Coordinator {
 }
 
 /// `None`: a port that is free is chosen, and stays.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
     pub fleet: Option<NonZeroU16>,
     pub control: Option<NonZeroU16>,
@@ -89,7 +106,7 @@ pub struct Endpoints {
     pub advertise: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Persistence {
     /// On disk; `None`: where the driver keeps such things.
     Disk { path: Option<PathBuf>, size_bytes: Option<u64> },
@@ -97,7 +114,7 @@ pub enum Persistence {
     Memory,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Isolation {
     Subprocess,
     Process,
@@ -110,7 +127,7 @@ pub struct Security {
     pub node_auth: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tls {
     /// Our own authority makes and renews certificates.
     Auto,
@@ -138,7 +155,7 @@ pub enum Driver {
     Kubernetes { context: Option<String>, namespace: String },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Containers {
     /// Processes.
     No,
@@ -168,7 +185,7 @@ pub struct Pool {
 }
 
 /// A value of the node config. Text may hold `{index} {replicas} {pool} {site} {node}`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ConfigTemplate {
     Bool(bool),
     Int(i64),
@@ -176,7 +193,7 @@ pub enum ConfigTemplate {
     Text(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Framework {
     PyTorch,
     TensorFlow,
@@ -184,14 +201,14 @@ pub enum Framework {
 }
 
 /// What one node, or the coordinator, may use; `None`: no limit.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     pub cpu_millis: Option<u32>,
     pub memory_bytes: Option<u64>,
     pub disk_bytes: Option<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
     pub vendor: GpuVendor,
     pub count: u32,
@@ -201,7 +218,7 @@ pub struct Gpu {
     pub fallback_to_cpu: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GpuVendor {
     Nvidia,
     Amd,

@@ -1,0 +1,72 @@
+//! Taking away what works: not more than may be missed at once, and not before it has finished, or had its time.
+
+use super::pace::words;
+use crate::Millis;
+use crate::ledger::Ledger;
+use crate::observed::{Facts, Sighting};
+use crate::resource::ResourceId;
+
+/// Whether something that works may be taken now.
+pub(super) enum Finished {
+    /// It works on nothing, or its time is up.
+    Yes,
+    /// It must first be told to take nothing new.
+    Tell,
+    NotYet {
+        why: String,
+        until_ms: Millis,
+    },
+}
+
+/// From the first time that this is asked for a resource, its time runs.
+pub(super) fn finished(
+    ledger: &mut Ledger,
+    id: &ResourceId,
+    facts: &Facts,
+    can_drain: bool,
+    now_ms: Millis,
+) -> Finished {
+    let since_ms = *ledger.drains.entry(id.clone()).or_insert(now_ms);
+    let until_ms = since_ms.saturating_add(ledger.drain_timeout_ms);
+    if now_ms >= until_ms {
+        return Finished::Yes;
+    }
+    if can_drain && !facts.draining {
+        return Finished::Tell;
+    }
+    let left = words(until_ms - now_ms);
+    match facts.busy {
+        Some(false) => Finished::Yes,
+        Some(true) => Finished::NotYet { why: format!("is at work, and has another {left} to finish"), until_ms },
+        None => {
+            let why = format!("may be at work, which cannot be seen, and has another {left} to finish");
+            Finished::NotYet { why, until_ms }
+        }
+    }
+}
+
+/// It works, and nobody asked it to stop.
+pub(super) fn serves(ledger: &Ledger, id: &ResourceId, sighting: &Sighting) -> bool {
+    sighting.serves() && !ledger.drains.contains_key(id)
+}
+
+/// Takes the node of a shard away, if one more may be missed.
+pub(super) fn take(ledger: &mut Ledger, shard: u32, max_unavailable: u32, now_ms: Millis) -> bool {
+    let room = ledger.taken.len() < usize::try_from(max_unavailable).unwrap_or(usize::MAX);
+    let may = room || ledger.taken.contains_key(&shard);
+    if may {
+        ledger.taken.entry(shard).or_insert(now_ms);
+    }
+    may
+}
+
+/// Why no more may be taken.
+pub(super) fn all_taken(ledger: &Ledger, max_unavailable: u32) -> String {
+    let holders = ledger.taken.keys().filter_map(|shard| ledger.shards.holder(*shard));
+    let names: Vec<String> = holders.map(|holder| holder.to_string()).collect();
+    match &names[..] {
+        [] => format!("upgrade.maxUnavailable is {max_unavailable}, so no node is ever taken away"),
+        [name] => format!("{name} is away, and not more than {max_unavailable} may be"),
+        names => format!("{} are away, and not more than {max_unavailable} may be", names.join(", ")),
+    }
+}

@@ -1,0 +1,137 @@
+//! All that the later steps look at: what is wanted beside what was seen, node by node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trellis_spec::{Federation, Name};
+
+use super::numbering::Numbered;
+use super::{Step, blueprint, skew};
+use crate::Millis;
+use crate::inventory::Inventory;
+use crate::ledger::Ledger;
+use crate::observed::{Observed, Sighting};
+use crate::report::Weight;
+use crate::resource::{Desired, NodeKey, Part, ResourceId};
+
+pub(super) struct View<'a> {
+    pub federation: &'a Federation,
+    pub inventory: &'a Inventory,
+    pub observed: &'a Observed,
+    pub now_ms: Millis,
+    /// All that is there, or may be, wanted or not.
+    pub known: BTreeMap<ResourceId, Sighting>,
+    pub coordinator: Coordinator,
+    /// In the order of the document.
+    pub nodes: Vec<Node>,
+}
+
+/// The coordinator that is wanted.
+pub(super) struct Coordinator {
+    pub id: ResourceId,
+    pub desired: Desired,
+    pub sighting: Sighting,
+}
+
+/// A node that is wanted.
+pub(super) struct Node {
+    pub key: NodeKey,
+    pub id: ResourceId,
+    pub shard: Option<u32>,
+    /// `None`: it has no shard yet, or nobody knows where the coordinator will be.
+    pub desired: Option<Desired>,
+    pub sighting: Sighting,
+    /// Why it must not be made as it is wanted.
+    pub hindrance: Option<String>,
+}
+
+impl Coordinator {
+    /// It is there as it should be, and works.
+    pub fn is_well(&self) -> bool {
+        self.sighting.serves() && self.is_updated()
+    }
+
+    pub fn is_updated(&self) -> bool {
+        self.sighting.generation() == Some(self.desired.generation)
+    }
+}
+
+impl Node {
+    pub fn is_well(&self) -> bool {
+        self.sighting.serves() && self.is_updated()
+    }
+
+    pub fn is_updated(&self) -> bool {
+        let wanted = self.desired.as_ref().map(|desired| desired.generation);
+        wanted.is_some() && self.sighting.generation() == wanted
+    }
+}
+
+impl View<'_> {
+    /// What is known to be there, or may be, and is not wanted: nodes only.
+    pub fn leaving(&self) -> Vec<(&ResourceId, &Sighting)> {
+        let wanted: BTreeSet<&ResourceId> = self.nodes.iter().map(|node| &node.id).collect();
+        let is_node = |id: &ResourceId| id.node_key().is_some();
+        self.known.iter().filter(|(id, _)| is_node(id) && !wanted.contains(id)).collect()
+    }
+
+    /// The same part at another site: there, or perhaps.
+    pub fn elsewhere(&self, id: &ResourceId) -> Option<(&ResourceId, &Sighting)> {
+        self.known.iter().find(|(other, _)| other.part == id.part && other.site != id.site)
+    }
+
+    pub fn site(&self, index: usize) -> &Name {
+        &self.federation.sites[index].name
+    }
+}
+
+pub(super) fn draw<'a>(
+    federation: &'a Federation,
+    inventory: &'a Inventory,
+    observed: &'a Observed,
+    known: BTreeMap<ResourceId, Sighting>,
+    numbered: Vec<Numbered>,
+    ledger: &Ledger,
+    now_ms: Millis,
+) -> (View<'a>, Step) {
+    let mut step = Step::default();
+    let coordinator = coordinator(federation, inventory, observed);
+    let mut gpus = blueprint::GpuShares::new(federation, inventory, ledger);
+    let mut nodes = Vec::with_capacity(numbered.len());
+    let counts = counts(&numbered);
+    for numbered in numbered {
+        let pool = &federation.pools[numbered.pool];
+        let site = &federation.sites[pool.site].name;
+        let id = ResourceId::node(&federation.name, site, &numbered.key);
+        let gpu = gpus.share(pool);
+        let replicas = counts.get(&numbered.pool).copied().unwrap_or_default();
+        let desired = numbered.shard.zip(ledger.coordinator_address.as_deref()).map(|(shard, address)| {
+            let place =
+                blueprint::Place { shard, shards: ledger.shards.total(federation.training.partitions), replicas };
+            blueprint::node(federation, inventory, pool, &id, &place, address, gpu.gpu.clone())
+        });
+        let sighting = observed.sighting(&id);
+        let hindrance = gpu.hindrance.or_else(|| skew::hindrance(federation, pool));
+        nodes.push(Node { key: numbered.key, id, shard: numbered.shard, desired, sighting, hindrance });
+    }
+    for (pool, text) in gpus.notes() {
+        step.tell(Weight::Note, format!("pool {pool}"), text);
+    }
+    (View { federation, inventory, observed, now_ms, known, coordinator, nodes }, step)
+}
+
+fn coordinator(federation: &Federation, inventory: &Inventory, observed: &Observed) -> Coordinator {
+    let site = &federation.sites[federation.coordinator.site];
+    let id = ResourceId { federation: federation.name.clone(), site: site.name.clone(), part: Part::Coordinator };
+    let desired = blueprint::coordinator(federation, inventory, &id);
+    let sighting = observed.sighting(&id);
+    Coordinator { id, desired, sighting }
+}
+
+/// Nodes of each pool, by its number.
+fn counts(numbered: &[Numbered]) -> BTreeMap<usize, u32> {
+    let mut counts = BTreeMap::new();
+    for node in numbered {
+        *counts.entry(node.pool).or_default() += 1;
+    }
+    counts
+}
