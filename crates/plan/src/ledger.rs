@@ -132,10 +132,8 @@ impl Ledger {
             let applied = Applied { generation: Some(desired.generation), since_ms: now_ms };
             self.applied.insert(id.clone(), applied);
         }
-        let before = self.tries.get(&id);
-        let same_thing =
-            |tries: &&Tries| tries.generation.is_none() || generation.is_none() || tries.generation == generation;
-        let count = before.filter(same_thing).map_or(0, |tries| tries.count).saturating_add(1);
+        let count = self.tries.get(&id).filter(|tries| tries.goes_on_with(verb)).map_or(0, |tries| tries.count);
+        let count = count.saturating_add(1);
         let verb = verb.word().to_owned();
         let tries = Tries { verb, generation, count, last_ms: now_ms, answered: false, why: None, never: false };
         self.tries.insert(id, tries);
@@ -145,5 +143,16 @@ impl Ledger {
     pub(crate) fn is_unsettled(&self, id: &ResourceId, now_ms: Millis) -> bool {
         let unsettled = |tries: &Tries| !tries.answered && now_ms < tries.last_ms + crate::planner::UNSETTLED_MS;
         self.tries.get(id).is_some_and(unsettled)
+    }
+}
+
+impl Tries {
+    /// Asking `verb` is one more attempt at the same thing. To let something finish is no attempt at what comes after.
+    fn goes_on_with(&self, verb: &Verb) -> bool {
+        let either_is_of_any = self.generation.is_none() || verb.generation().is_none();
+        match self.verb == verb.word() {
+            true => self.generation == verb.generation(),
+            false => self.verb != "drain" && (either_is_of_any || self.generation == verb.generation()),
+        }
     }
 }

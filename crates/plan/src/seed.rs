@@ -1,20 +1,20 @@
 //! Chance from a seed: the same seed, the same numbers, on every machine (splitmix64).
 
 #[derive(Debug, Clone)]
-pub(crate) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
-    pub(crate) fn new(seed: u64) -> Chance {
+    pub fn new(seed: u64) -> Chance {
         Chance(seed)
     }
 
     /// A source for `text` alone: what happens to others does not change it.
-    pub(crate) fn of(seed: u64, text: &str) -> Chance {
+    pub fn of(seed: u64, text: &str) -> Chance {
         let fold = |hash: u64, byte: u8| (hash.rotate_left(5) ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Chance(text.bytes().fold(seed, fold))
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -22,12 +22,12 @@ impl Chance {
     }
 
     /// From `least` to `most`, both included.
-    pub(crate) fn between(&mut self, least: u64, most: u64) -> u64 {
-        least + self.next() % (most - least + 1)
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.number() % (most - least + 1)
     }
 
     /// True in so many cases of a thousand.
-    pub(crate) fn permille(&mut self, permille: u32) -> bool {
-        self.next() % 1000 < u64::from(permille)
+    pub fn permille(&mut self, permille: u32) -> bool {
+        self.number() % 1000 < u64::from(permille)
     }
 }

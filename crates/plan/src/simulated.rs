@@ -10,6 +10,7 @@ mod store;
 mod time;
 mod world;
 
+pub use crate::seed::Chance;
 pub use disruption::Disruptions;
 pub use driver::SimulatedDriver;
 pub use faults::Faults;

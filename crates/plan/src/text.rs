@@ -48,7 +48,8 @@ fn write_status(f: &mut fmt::Formatter<'_>, status: &Status) -> fmt::Result {
     }
     let coordinator = &status.coordinator;
     if !coordinator.phase.is_empty() {
-        let old = if coordinator.updated || status.pools.is_empty() { "" } else { ", not as wanted" };
+        let is_there = !matches!(&*coordinator.phase, "absent" | "unknown");
+        let old = if is_there && !coordinator.updated && !status.pools.is_empty() { ", not as wanted" } else { "" };
         writeln!(f, "  coordinator at {}: {}{old}", coordinator.site, coordinator.phase)?;
     }
     for pool in &status.pools {

@@ -22,7 +22,8 @@ impl Crowd {
     }
 
     pub fn into_step(self, step: &mut Step) {
-        for ((weight, pool, text), nodes) in self.nodes {
+        for ((weight, pool, text), mut nodes) in self.nodes {
+            nodes.sort();
             match &nodes[..] {
                 [node] => step.tell(weight, node.to_string(), text),
                 nodes => step.tell(weight, format!("pool {pool}"), format!("{}: {text}", names(nodes))),

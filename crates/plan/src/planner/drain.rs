@@ -4,6 +4,7 @@ use super::pace::words;
 use crate::Millis;
 use crate::ledger::Ledger;
 use crate::observed::{Facts, Sighting};
+use crate::report::Weight;
 use crate::resource::ResourceId;
 
 /// Whether something that works may be taken now.
@@ -60,13 +61,13 @@ pub(super) fn take(ledger: &mut Ledger, shard: u32, max_unavailable: u32, now_ms
     may
 }
 
-/// Why no more may be taken.
-pub(super) fn all_taken(ledger: &Ledger, max_unavailable: u32) -> String {
+/// Why no more may be taken, and how grave that is.
+pub(super) fn all_taken(ledger: &Ledger, max_unavailable: u32) -> (Weight, String) {
     let holders = ledger.taken.keys().filter_map(|shard| ledger.shards.holder(*shard));
     let names: Vec<String> = holders.map(|holder| holder.to_string()).collect();
     match &names[..] {
-        [] => format!("upgrade.maxUnavailable is {max_unavailable}, so no node is ever taken away"),
-        [name] => format!("{name} is away, and not more than {max_unavailable} may be"),
-        names => format!("{} are away, and not more than {max_unavailable} may be", names.join(", ")),
+        [] => (Weight::Stuck, "upgrade.maxUnavailable lets no node ever be taken away".to_owned()),
+        [name] => (Weight::Waits, format!("{name} is away, and not more than {max_unavailable} may be")),
+        names => (Weight::Waits, format!("{} are away, and not more than {max_unavailable} may be", names.join(", "))),
     }
 }

@@ -23,8 +23,8 @@ pub(super) fn part(view: &View<'_>, ledger: &mut Ledger) -> Step {
         let Some(key) = id.node_key() else { continue };
         let Some(facts) = present(key, sighting, &mut crowd) else { continue };
         if facts.phase == Phase::Ready && !allowance.may_take(ledger, id, key, facts, view.now_ms) {
-            let why = all_taken(ledger, view.federation.upgrade.max_unavailable);
-            crowd.tell(Weight::Waits, key, format!("leaves later: {why}"));
+            let (weight, why) = all_taken(ledger, view.federation.upgrade.max_unavailable);
+            crowd.tell(weight, key, format!("leaves later: {why}"));
             continue;
         }
         let can_drain = view.inventory.of(&id.site).drain;
@@ -56,7 +56,11 @@ pub(super) fn part_all(
             Sighting::Absent => {}
             Sighting::Unknown { why } => step.tell(Weight::Waits, "coordinator", format!("is not deleted: {why}")),
             Sighting::Present { .. } if nodes_left > 0 => {
-                step.tell(Weight::Waits, "coordinator", format!("goes after its nodes: {nodes_left} are left"));
+                step.tell(
+                    Weight::Waits,
+                    "coordinator",
+                    format!("goes after its nodes, of which {nodes_left} are left"),
+                );
             }
             Sighting::Present { facts, .. } if facts.phase == Phase::Stopping => {
                 step.tell(Weight::Waits, "coordinator", "stops");

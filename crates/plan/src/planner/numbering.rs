@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trellis_spec::{Federation, Name};
 
 use super::Step;
+use super::crowd::Crowd;
 use crate::ledger::Ledger;
 use crate::observed::Sighting;
 use crate::report::Weight;
@@ -33,10 +34,11 @@ pub(super) fn number(
     let keep: BTreeSet<&NodeKey> = wanted.iter().copied().chain(there).collect();
     let before = ledger.shards.total(partitions);
     ledger.shards.release_others(&keep);
+    let mut crowd = Crowd::default();
     for key in ledger.shards.assign(&wanted, partitions, &in_use(known)) {
-        let text = "waits for a shard: all are held by nodes that are leaving";
-        step.tell(Weight::Waits, key.to_string(), text);
+        crowd.tell(Weight::Waits, key, "not made: all shards are held by nodes that are leaving");
     }
+    crowd.into_step(&mut step);
     tell_of_division(federation, before, wanted.len(), ledger, &mut step);
 
     let shards = ledger.shards.by_node();

@@ -29,7 +29,7 @@ pub(super) fn tell(view: &View<'_>) -> Step {
     let mut step = Step::default();
     for pool in &view.federation.pools {
         let about = format!("pool {}", pool.name);
-        if let Some(note) = note(view.federation, pool) {
+        if let Some(note) = note(view.federation, pool).filter(|_| hindrance(view.federation, pool).is_none()) {
             step.tell(Weight::Note, &about, note);
         }
         if blueprint::numbers_itself(pool) {

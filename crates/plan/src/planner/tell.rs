@@ -16,6 +16,7 @@ use crate::status::{Condition, CoordinatorStatus, NodeStatus, PoolStatus, SiteSt
 pub(super) fn status(view: &View<'_>, step: &Step, ledger: &Ledger) -> Status {
     let federation = view.federation;
     let pools = pools(view);
+    let messages = messages(step);
     let shards = ledger.shards.by_node();
     let wanted = view.nodes.iter().map(|node| {
         let generation = node.desired.as_ref().map(|desired| desired.generation);
@@ -30,8 +31,8 @@ pub(super) fn status(view: &View<'_>, step: &Step, ledger: &Ledger) -> Status {
     Status {
         federation: federation.name.to_string(),
         ready: ready(view, &pools),
-        reconciling: reconciling(step),
-        stalled: stalled(step),
+        reconciling: reconciling(step, &messages),
+        stalled: stalled(&messages),
         gone: false,
         coordinator: CoordinatorStatus { updated: view.coordinator.is_updated(), ..coordinator },
         pools,
@@ -41,7 +42,7 @@ pub(super) fn status(view: &View<'_>, step: &Step, ledger: &Ledger) -> Status {
         away: u32::try_from(ledger.taken.len()).unwrap_or(u32::MAX),
         max_unavailable: federation.upgrade.max_unavailable,
         at_ms: view.now_ms,
-        messages: messages(step),
+        messages,
     }
 }
 
@@ -53,14 +54,15 @@ pub(super) fn status_of_removal(
     now_ms: Millis,
 ) -> Status {
     let gone = known.is_empty();
+    let messages = messages(step);
     let sites: Vec<&Name> = observed.sites.keys().collect();
     let nodes = known.iter().filter_map(|(id, sighting)| Some(node_status(id, id.node_key()?, sighting, None, None)));
     let coordinator = known.iter().find(|(id, _)| id.part == Part::Coordinator);
     Status {
         federation: name.to_string(),
         ready: Condition::new(false, if gone { "Gone" } else { "Leaving" }, "the federation is deleted"),
-        reconciling: reconciling(step),
-        stalled: stalled(step),
+        reconciling: reconciling(step, &messages),
+        stalled: stalled(&messages),
         gone,
         coordinator: coordinator.map(|(id, sighting)| coordinator_status(id, sighting)).unwrap_or_default(),
         pools: Vec::new(),
@@ -70,7 +72,7 @@ pub(super) fn status_of_removal(
         away: 0,
         max_unavailable: 0,
         at_ms: now_ms,
-        messages: messages(step),
+        messages,
     }
 }
 
@@ -112,8 +114,8 @@ fn ready(view: &View<'_>, pools: &[PoolStatus]) -> Condition {
     }
 }
 
-fn reconciling(step: &Step) -> Condition {
-    let waits = step.report.iter().find(|why| why.weight == Weight::Waits);
+fn reconciling(step: &Step, messages: &[Why]) -> Condition {
+    let waits = messages.iter().find(|why| why.weight == Weight::Waits);
     match (step.verbs.len(), waits) {
         (0, None) => Condition::new(false, "Settled", "nothing is to be done"),
         (0, Some(why)) => Condition::new(true, "Waiting", format!("{}: {}", why.about, why.text)),
@@ -122,8 +124,8 @@ fn reconciling(step: &Step) -> Condition {
     }
 }
 
-fn stalled(step: &Step) -> Condition {
-    match step.report.iter().find(|why| why.weight == Weight::Stuck) {
+fn stalled(messages: &[Why]) -> Condition {
+    match messages.iter().find(|why| why.weight == Weight::Stuck) {
         Some(why) => Condition::new(true, "NeedsAttention", format!("{}: {}", why.about, why.text)),
         None => Condition::new(false, "Free", "nothing is in the way"),
     }

@@ -43,8 +43,8 @@ fn renew_one(view: &View<'_>, node: &Node, facts: &Facts, ledger: &mut Ledger, s
         Phase::Stopping => crowd.tell(Weight::Waits, &node.key, "stops"),
         Phase::Starting | Phase::Failed { .. } => step.ask(Verb::Replace(desired.clone())),
         Phase::Ready if !take(ledger, shard, max_unavailable, view.now_ms) => {
-            let why = all_taken(ledger, max_unavailable);
-            crowd.tell(Weight::Waits, &node.key, format!("renewed later: {why}"));
+            let (weight, why) = all_taken(ledger, max_unavailable);
+            crowd.tell(weight, &node.key, format!("renewed later: {why}"));
         }
         Phase::Ready => {
             let can_drain = view.inventory.of(&node.id.site).drain;

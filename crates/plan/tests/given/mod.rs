@@ -1,6 +1,8 @@
 //! Federations for tests: small, and whole.
 #![allow(dead_code)]
 
+pub mod random;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

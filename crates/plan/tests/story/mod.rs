@@ -192,4 +192,3 @@ impl Story {
         self.ledger.shards.holders().map(line).collect()
     }
 }
-
