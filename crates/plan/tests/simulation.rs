@@ -168,7 +168,8 @@ impl Simulation {
         assert_eq!(world.violations, Vec::<String>::new(), "seed {}", self.seed);
         let most = self.federation.upgrade.max_unavailable;
         let worst = world.disruptions.worst;
-        assert!(worst <= most, "seed {}: {worst} nodes were away at once because of us, and {most} may be", self.seed);
+        let story = || world.journal.iter().cloned().collect::<Vec<_>>().join("\n");
+        assert!(worst <= most, "seed {}: {worst} nodes were away at once, and {most} may be\n{}", self.seed, story());
     }
 
     /// Every node has a shard of its own, below the number of shards, which is the same for all.

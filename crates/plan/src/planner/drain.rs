@@ -3,7 +3,7 @@
 use super::pace::words;
 use crate::Millis;
 use crate::ledger::Ledger;
-use crate::observed::{Facts, Sighting};
+use crate::observed::{Facts, Phase, Sighting};
 use crate::report::Weight;
 use crate::resource::ResourceId;
 
@@ -49,6 +49,14 @@ pub(super) fn finished(
 /// It works, and nobody asked it to stop.
 pub(super) fn serves(ledger: &Ledger, id: &ResourceId, sighting: &Sighting) -> bool {
     sighting.serves() && !ledger.drains.contains_key(id)
+}
+
+/// It works, or may before anything reaches it: who takes it away must be allowed to.
+pub(super) fn may_serve(ledger: &Ledger, id: &ResourceId, facts: &Facts, now_ms: Millis) -> bool {
+    match facts.phase {
+        Phase::Ready | Phase::Starting => true,
+        Phase::Failed { .. } | Phase::Stopping => ledger.is_unsettled(id, now_ms),
+    }
 }
 
 /// Takes the node of a shard away, if one more may be missed.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Step;
 use super::crowd::Crowd;
-use super::drain::{Finished, all_taken, finished, serves, take};
+use super::drain::{Finished, all_taken, finished, may_serve, serves, take};
 use super::view::View;
 use crate::Millis;
 use crate::action::Verb;
@@ -22,7 +22,8 @@ pub(super) fn part(view: &View<'_>, ledger: &mut Ledger) -> Step {
     for (id, sighting) in in_turn(view, ledger) {
         let Some(key) = id.node_key() else { continue };
         let Some(facts) = present(key, sighting, &mut crowd) else { continue };
-        if facts.phase == Phase::Ready && !allowance.may_take(ledger, id, key, facts, view.now_ms) {
+        let counts = may_serve(ledger, id, facts, view.now_ms);
+        if counts && !allowance.may_take(ledger, id, key, facts, view.now_ms) {
             let (weight, why) = all_taken(ledger, view.federation.upgrade.max_unavailable);
             crowd.tell(weight, key, format!("leaves later: {why}"));
             continue;

@@ -6,6 +6,7 @@ use super::crowd::Crowd;
 use super::drain::{Finished, finished};
 use super::pace::{MOST_RESTARTS, START_PATIENCE_MS, words};
 use super::view::{Node, View};
+use crate::Millis;
 use crate::action::Verb;
 use crate::ledger::Ledger;
 use crate::observed::{Facts, Phase, Sighting};
@@ -27,11 +28,11 @@ pub(super) fn mend(view: &View<'_>, gate: &Gate, ledger: &mut Ledger) -> Step {
             }
             Phase::Starting => {
                 let why = format!("is not ready after {}", words(lasts_ms));
-                start_again(node, facts, &why, gate, ledger, &mut step, &mut crowd);
+                start_again(node, facts, &why, gate, ledger, view.now_ms, &mut step, &mut crowd);
             }
             Phase::Failed { why } => {
                 let why = format!("failed: {why}");
-                start_again(node, facts, &why, gate, ledger, &mut step, &mut crowd);
+                start_again(node, facts, &why, gate, ledger, view.now_ms, &mut step, &mut crowd);
             }
         }
     }
@@ -45,6 +46,7 @@ fn start_again(
     why: &str,
     gate: &Gate,
     ledger: &Ledger,
+    now_ms: Millis,
     step: &mut Step,
     crowd: &mut Crowd,
 ) {
@@ -53,7 +55,9 @@ fn start_again(
         return;
     }
     let tries = ledger.tries.get(&node.id).map_or(0, |tries| tries.count);
-    if tries % (MOST_RESTARTS + 1) == MOST_RESTARTS {
+    // A start that may still happen must not meet the end of what it started.
+    let settled = !ledger.is_unsettled(&node.id, now_ms);
+    if settled && tries % (MOST_RESTARTS + 1) == MOST_RESTARTS {
         let text = format!("{why}; starting it again did not help, so it is made anew");
         crowd.tell(Weight::Waits, &node.key, text);
         step.ask(Verb::Delete { id: node.id.clone() });

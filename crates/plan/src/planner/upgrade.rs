@@ -3,7 +3,7 @@
 use super::Step;
 use super::coordinator::Gate;
 use super::crowd::Crowd;
-use super::drain::{Finished, all_taken, finished, take};
+use super::drain::{Finished, all_taken, finished, may_serve, take};
 use super::view::{Node, View};
 use crate::action::Verb;
 use crate::ledger::Ledger;
@@ -39,13 +39,16 @@ fn in_turn<'a>(view: &'a View<'_>, ledger: &Ledger) -> Vec<&'a Node> {
 fn renew_one(view: &View<'_>, node: &Node, facts: &Facts, ledger: &mut Ledger, step: &mut Step, crowd: &mut Crowd) {
     let Some((shard, desired)) = node.shard.zip(node.desired.as_ref()) else { return };
     let max_unavailable = view.federation.upgrade.max_unavailable;
+    if facts.phase == Phase::Stopping {
+        return crowd.tell(Weight::Waits, &node.key, "stops");
+    }
+    let counts = may_serve(ledger, &node.id, facts, view.now_ms);
+    if counts && !take(ledger, shard, max_unavailable, view.now_ms) {
+        let (weight, why) = all_taken(ledger, max_unavailable);
+        return crowd.tell(weight, &node.key, format!("renewed later: {why}"));
+    }
     match facts.phase {
-        Phase::Stopping => crowd.tell(Weight::Waits, &node.key, "stops"),
-        Phase::Starting | Phase::Failed { .. } => step.ask(Verb::Replace(desired.clone())),
-        Phase::Ready if !take(ledger, shard, max_unavailable, view.now_ms) => {
-            let (weight, why) = all_taken(ledger, max_unavailable);
-            crowd.tell(weight, &node.key, format!("renewed later: {why}"));
-        }
+        Phase::Starting | Phase::Failed { .. } | Phase::Stopping => step.ask(Verb::Replace(desired.clone())),
         Phase::Ready => {
             let can_drain = view.inventory.of(&node.id.site).drain;
             match finished(ledger, &node.id, facts, can_drain, view.now_ms) {

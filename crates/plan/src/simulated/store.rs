@@ -114,8 +114,7 @@ impl Store for SimulatedStore {
                 let mut rows = self.rows();
                 rows.ledger = ledger.to_json();
                 rows.status = Some(status.clone());
-                let wanted = status.nodes.iter().filter(|node| node.wanted).count();
-                self.world().disruptions.decided(ledger.serial, u32::try_from(wanted).unwrap_or(u32::MAX));
+                self.world().disruptions.decided(ledger.serial, status);
             }
             self.take_time().await;
             match fails {

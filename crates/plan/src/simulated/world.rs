@@ -1,6 +1,6 @@
 //! What happens in the simulated world: machines start, work, fail and stop; actions take effect when their time comes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use trellis_spec::Name;
 
@@ -15,6 +15,7 @@ use crate::seed::Chance;
 const START_MS: (Millis, Millis) = (500, 8_000);
 const STOP_MS: (Millis, Millis) = (100, 3_000);
 const FIRST_PORT: u64 = 9_000;
+const MOST_JOURNAL_LINES: usize = 200;
 
 /// One thing that runs, or tries to.
 #[derive(Debug, Clone)]
@@ -47,6 +48,8 @@ pub struct World {
     pub disruptions: Disruptions,
     /// What must never be, as it was found.
     pub violations: Vec<String>,
+    /// The last things that happened, for who wonders how it came to this.
+    pub journal: VecDeque<String>,
     machines: BTreeMap<ResourceId, Machine>,
     /// The last action that was carried out, for each resource.
     orders: BTreeMap<ResourceId, Order>,
@@ -68,6 +71,7 @@ impl World {
             runs: Some(0),
             disruptions: Disruptions::default(),
             violations: Vec::new(),
+            journal: VecDeque::new(),
             machines: BTreeMap::new(),
             orders: BTreeMap::new(),
             fences: BTreeMap::new(),
@@ -106,20 +110,28 @@ impl World {
         };
         let served = machine.serves();
         machine.enter(Phase::Failed { why: why.to_owned() }, now_ms);
-        let shard = machine.desired.spec.shard();
-        self.note_failure(served, shard);
+        self.note(format_args!("{id} crashed"));
+        self.note_failure(served, id);
     }
 
     /// Lets a machine vanish with all that is on it.
     pub fn lose(&mut self, id: &ResourceId) {
         if let Some(machine) = self.machines.remove(id) {
-            self.note_failure(machine.serves(), machine.desired.spec.shard());
+            self.note(format_args!("{id} is lost"));
+            self.note_failure(machine.serves(), id);
         }
     }
 
-    fn note_failure(&mut self, served: bool, shard: Option<u32>) {
-        if let Some(shard) = shard.filter(|_| served) {
-            self.disruptions.failed(shard);
+    fn note(&mut self, what: impl std::fmt::Display) {
+        if self.journal.len() == MOST_JOURNAL_LINES {
+            self.journal.pop_front();
+        }
+        self.journal.push_back(format!("{} ms: {what} ({} serve)", self.now_ms, self.serving()));
+    }
+
+    fn note_failure(&mut self, served: bool, id: &ResourceId) {
+        if let Some(key) = id.node_key().filter(|_| served) {
+            self.disruptions.failed(key);
         }
     }
 
@@ -151,14 +163,17 @@ impl World {
         match machine.turns.take() {
             Some((_, Some(phase))) => {
                 machine.enter(phase, now_ms);
-                let shard = machine.desired.spec.shard().filter(|_| machine.serves());
-                if let Some(shard) = shard {
+                let (serves, shard) = (machine.serves(), machine.desired.spec.shard());
+                let became = format!("{id} is {:?}", machine.phase);
+                self.note(became);
+                if let Some(key) = id.node_key().filter(|_| serves) {
                     let serving = self.serving();
-                    self.disruptions.serves(shard, serving);
+                    self.disruptions.serves(key, shard, serving);
                 }
             }
             Some((_, None)) => {
                 self.machines.remove(id);
+                self.note(format_args!("{id} is gone"));
             }
             None => {}
         }
@@ -184,12 +199,15 @@ impl World {
         if let Err(refused) = self.check_order(action) {
             return refused;
         }
-        let served = self.machines.get(&id).is_some_and(|machine| machine.serves() && !machine.is_coordinator());
+        let served = self.machines.get(&id).filter(|machine| machine.serves() && !machine.is_coordinator());
+        let served = served.map(|machine| machine.desired.spec.shard());
         let outcome = self.act(&action.verb);
         let serves = self.machines.get(&id).is_some_and(Machine::serves);
-        if served && !serves {
+        let (fence, serial) = (action.order.fence, action.order.serial);
+        self.note(format_args!("{} by {fence}/{serial}: {outcome:?}", action.verb));
+        if let Some(shard) = served.filter(|_| !serves) {
             let serving = self.serving();
-            self.disruptions.took(action.order.serial, serving);
+            self.disruptions.took(action.order.serial, shard, serving);
         }
         outcome
     }
