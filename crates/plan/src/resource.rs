@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use trellis_spec::{
-    ConfigTemplate, Containers, Endpoints, Framework, Gpu, Isolation, Name, Persistence, Resources, Runtime, Tls,
+    ConfigValue, Containers, Endpoints, Framework, Gpu, Isolation, Name, Persistence, Resources, Runtime, Tls,
 };
 
 /// Who a node is, for ever: its place in its pool. Its machine may be replaced, its site may change.
@@ -94,7 +94,7 @@ pub struct NodeSpec {
     pub shard: u32,
     pub shards: u32,
     /// Without placeholders; `partition-id` and `num-partitions` are among it.
-    pub node_config: BTreeMap<String, ConfigTemplate>,
+    pub node_config: BTreeMap<String, ConfigValue>,
     pub env: BTreeMap<String, String>,
     pub python: Option<PathBuf>,
     pub extra_args: Vec<String>,

@@ -6,6 +6,7 @@
 mod disruption;
 mod driver;
 mod faults;
+mod machine;
 mod store;
 mod time;
 mod world;
@@ -14,6 +15,7 @@ pub use crate::seed::Chance;
 pub use disruption::Disruptions;
 pub use driver::SimulatedDriver;
 pub use faults::Faults;
+pub use machine::Machine;
 pub use store::SimulatedStore;
 pub use time::{Stage, VirtualClock, block_on};
-pub use world::{Machine, SiteState, World};
+pub use world::{SiteState, World};

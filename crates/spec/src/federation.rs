@@ -185,7 +185,7 @@ pub struct Pool {
 }
 
 /// A value of the node config. Text may hold `{index} {replicas} {pool} {site} {node}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ConfigTemplate {
     Bool(bool),
     Int(i64),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trellis_spec::{ConfigTemplate, Containers, Driver, Federation, Gpu, Name, Pool, Runtime, Site};
+use trellis_spec::{ConfigValue, Containers, Driver, Federation, Gpu, Name, Pool, Runtime, Site, render_node_config};
 
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
@@ -100,31 +100,12 @@ fn reached_by(federation: &Federation, pool: &Pool, address: &str) -> String {
 }
 
 /// The pool's node config without placeholders, and the shard. What the document says itself is not overridden.
-fn node_config(pool: &Pool, id: &ResourceId, place: &Place) -> BTreeMap<String, ConfigTemplate> {
-    let Some(key) = id.node_key() else { return BTreeMap::new() };
-    let index = key.index.to_string();
-    let replicas = place.replicas.to_string();
-    let node = key.to_string();
-    let names = [("{index}", &*index), ("{replicas}", &*replicas), ("{node}", &*node)];
-    let names = names.into_iter().chain([("{pool}", key.pool.as_str()), ("{site}", id.site.as_str())]);
-    let fill = |text: &str| names.clone().fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
+fn node_config(pool: &Pool, id: &ResourceId, place: &Place) -> BTreeMap<String, ConfigValue> {
+    let index = id.node_key().map_or(0, |key| key.index);
+    let given = render_node_config(pool, index, place.replicas, &id.site, &id.part.name());
     let shard = [(PARTITION_ID, place.shard), (NUM_PARTITIONS, place.shards)];
-    let shard = shard.into_iter().map(|(key, value)| (key.to_owned(), ConfigTemplate::Int(i64::from(value))));
-    let given = pool.node_config.iter().map(|(key, value)| {
-        let value = match value {
-            // Alone, a number stays a number.
-            ConfigTemplate::Text(text) if text == "{index}" => ConfigTemplate::Int(i64::from(key_index(id))),
-            ConfigTemplate::Text(text) if text == "{replicas}" => ConfigTemplate::Int(i64::from(place.replicas)),
-            ConfigTemplate::Text(text) => ConfigTemplate::Text(fill(text)),
-            other => other.clone(),
-        };
-        (key.clone(), value)
-    });
+    let shard = shard.into_iter().map(|(key, value)| (key.to_owned(), ConfigValue::Int(value.into())));
     shard.chain(given).collect()
-}
-
-fn key_index(id: &ResourceId) -> u32 {
-    id.node_key().map_or(0, |key| key.index)
 }
 
 /// The pool numbers its shards itself.
@@ -172,7 +153,7 @@ impl<'a> GpuShares<'a> {
             }
             Some(Some(left)) => {
                 let text = format!(
-                    "wants {} GPUs, and site {site} has {left} left; add GPUs, or allow gpu.fallbackToCpu",
+                    "the GPUs it wants are {}, and site {site} has {left} left; add GPUs, or allow gpu.fallbackToCpu",
                     gpu.count
                 );
                 Share { gpu: Some(gpu.clone()), hindrance: Some(text) }

@@ -71,7 +71,7 @@ fn cut_to_partitions(keys: &mut Vec<(usize, NodeKey)>, partitions: Option<u32>, 
     let wanted = keys.len();
     let left_out: Vec<String> = keys.drain(most..).map(|(_, key)| key.to_string()).collect();
     let text = format!(
-        "{wanted} nodes are wanted, and the data has {partitions} partitions: {} would have none and are left out; \
+        "{wanted} nodes are wanted, and the data has {partitions} partitions; left out, as there is none for them: {}; \
          raise training.partitions or lower the counts",
         left_out.join(", ")
     );

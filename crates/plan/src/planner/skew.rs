@@ -1,4 +1,4 @@
-//! Versions that do not go together, found before and after things run.
+//! Versions that do not go together, found before and after things run; and what official Flower cannot promise.
 
 use trellis_spec::{Federation, FlowerVersion, Pool, Runtime};
 
@@ -27,6 +27,9 @@ pub(super) fn hindrance(federation: &Federation, pool: &Pool) -> Option<String> 
 
 pub(super) fn tell(view: &View<'_>) -> Step {
     let mut step = Step::default();
+    for promise in view.federation.promises_lost() {
+        step.tell(Weight::Note, "federation", format!("with official Flower: {promise}"));
+    }
     for pool in &view.federation.pools {
         let about = format!("pool {}", pool.name);
         if let Some(note) = note(view.federation, pool).filter(|_| hindrance(view.federation, pool).is_none()) {

@@ -6,29 +6,16 @@ use trellis_spec::Name;
 
 use super::disruption::Disruptions;
 use super::faults::Faults;
+use super::machine::Machine;
 use crate::Millis;
 use crate::action::{Action, Order, Outcome, Verb};
-use crate::observed::{Addresses, Facts, Observation, Offer, Phase, Seen, Sighting};
-use crate::resource::{Desired, Part, ResourceId, Spec};
+use crate::observed::{Observation, Offer, Phase, Seen, Sighting};
+use crate::resource::{Desired, ResourceId};
 use crate::seed::Chance;
 
 const START_MS: (Millis, Millis) = (500, 8_000);
 const STOP_MS: (Millis, Millis) = (100, 3_000);
-const FIRST_PORT: u64 = 9_000;
 const MOST_JOURNAL_LINES: usize = 200;
-
-/// One thing that runs, or tries to.
-#[derive(Debug, Clone)]
-pub struct Machine {
-    pub desired: Desired,
-    pub phase: Phase,
-    pub since_ms: Millis,
-    pub instance: u64,
-    pub draining: bool,
-    pub busy_until_ms: Millis,
-    /// When the phase changes by itself, and what it will be; `None`: it is gone then.
-    turns: Option<(Millis, Option<Phase>)>,
-}
 
 #[derive(Debug, Clone, Default)]
 pub struct SiteState {
@@ -344,42 +331,5 @@ impl World {
             }
         }
         Observation::Seen(Seen { resources, complete, offer })
-    }
-}
-
-impl Machine {
-    pub fn serves(&self) -> bool {
-        self.phase == Phase::Ready && !self.draining
-    }
-
-    fn is_coordinator(&self) -> bool {
-        self.desired.id.part == Part::Coordinator
-    }
-
-    fn enter(&mut self, phase: Phase, now_ms: Millis) {
-        self.phase = phase;
-        self.since_ms = now_ms;
-        self.turns = None;
-    }
-
-    fn facts(&self, now_ms: Millis, runs: Option<u32>) -> Facts {
-        let version = match &self.desired.spec {
-            Spec::Coordinator(spec) => spec.program.clone(),
-            Spec::Node(spec) => spec.program.clone(),
-        };
-        let is_coordinator = self.is_coordinator();
-        let host = format!("{}.example", self.desired.id.site);
-        let address = |port: u64| is_coordinator.then(|| format!("{host}:{}", FIRST_PORT + port));
-        Facts {
-            phase: self.phase.clone(),
-            busy: Some(if is_coordinator { runs.unwrap_or(0) > 0 } else { now_ms < self.busy_until_ms }),
-            draining: self.draining,
-            version,
-            addresses: Addresses { fleet: address(92), control: address(93), app: address(91), http: None },
-            runs: runs.filter(|_| is_coordinator),
-            shard: self.desired.spec.shard(),
-            since_ms: self.since_ms,
-            instance: self.instance,
-        }
     }
 }
