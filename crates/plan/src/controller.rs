@@ -28,7 +28,7 @@ pub struct Settings {
     /// The version of our own program.
     pub program: String,
     pub seed: u64,
-    /// A lease that is not extended so long is another's to take.
+    /// A lease that is not extended so long is another's to take. More than twice the patience, or little gets done.
     pub lease_ms: Millis,
     /// It looks at least so often.
     pub interval_ms: Millis,

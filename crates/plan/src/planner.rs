@@ -99,7 +99,7 @@ fn keep(
     step.join(sight::tell(sites.chain(view.known.keys().map(|id| &id.site)), observed));
     step.join(skew::tell(&view));
     let gate = step.then(coordinator::attend(&view, &mut ledger));
-    step.join(leaving::part(&view, &mut ledger));
+    step.join(leaving::part(&view, &gate, &mut ledger));
     step.join(upgrade::renew(&view, &gate, &mut ledger));
     step.join(repair::mend(&view, &gate, &mut ledger));
     step.join(missing::make(&view, &gate));

@@ -1,6 +1,7 @@
 //! The store port: what is wanted, the ledger, the status, and who may act: one controller at a time.
 //!
-//! A lease has a fence, which is greater than that of all leases before it. Whoever holds no lease any more is found out
+//! A lease has a fence, which is greater than that of all leases before it, also of a federation of the same name that
+//! was deleted: drivers remember. A store that forgets may begin with the time. Whoever holds no lease any more is found out
 //! at the next save, and by the drivers, which refuse actions with an earlier fence.
 
 use crate::Millis;

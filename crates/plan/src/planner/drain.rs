@@ -74,6 +74,9 @@ pub(super) fn all_taken(ledger: &Ledger, max_unavailable: u32) -> (Weight, Strin
     let holders = ledger.taken.keys().filter_map(|shard| ledger.shards.holder(*shard));
     let names: Vec<String> = holders.map(|holder| holder.to_string()).collect();
     match &names[..] {
+        [] if !ledger.taken.is_empty() => {
+            (Weight::Waits, "those who come in the place of nodes that left do not work yet".to_owned())
+        }
         [] => (Weight::Stuck, "upgrade.maxUnavailable lets no node ever be taken away".to_owned()),
         [name] => (Weight::Waits, format!("{name} is away, and not more than {max_unavailable} may be")),
         names => (Weight::Waits, format!("{} are away, and not more than {max_unavailable} may be", names.join(", "))),

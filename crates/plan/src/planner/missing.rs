@@ -70,14 +70,11 @@ struct Rooms<'a> {
 
 impl<'a> Rooms<'a> {
     fn new(view: &'a View<'a>) -> Rooms<'a> {
-        let there = |site: &Name| {
-            let nodes = view.known.keys().filter(|id| id.site == *site && id.node_key().is_some());
-            u32::try_from(nodes.count()).unwrap_or(u32::MAX)
-        };
-        let left = view.federation.sites.iter().map(|site| {
-            let by_document = site.max_nodes.map(|most| most.saturating_sub(there(&site.name)));
-            (&site.name, (by_document, view.observed.offer(&site.name).room))
-        });
+        let left = view
+            .federation
+            .sites
+            .iter()
+            .map(|site| (&site.name, (view.room_by_document(&site.name), view.observed.offer(&site.name).room)));
         Rooms { left: left.collect(), view }
     }
 

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use trellis_spec::Name;
 
 use super::Step;
-use super::pace::WELL_AFTER_MS;
+use super::drain::serves;
+use super::pace::{MOST_RESTARTS, WELL_AFTER_MS};
 use super::view::{Node, View};
 use crate::Millis;
 use crate::ledger::{Applied, Ledger};
@@ -101,8 +102,8 @@ pub(super) fn tidy(view: &View<'_>, ledger: &mut Ledger) {
             ledger.taken.entry(shard).or_insert(view.now_ms);
         }
     }
-    let shards = &ledger.shards;
-    ledger.taken.retain(|shard, _| shards.holder(*shard).is_some() && !back.contains(shard));
+    ledger.taken.retain(|shard, _| !back.contains(shard));
+    forgive(view, ledger);
     let nodes = well.iter().map(|node| (&node.id, &node.sighting));
     for (id, sighting) in nodes.chain(coordinator.map(|coordinator| (&coordinator.id, &coordinator.sighting))) {
         ledger.drains.remove(id);
@@ -112,6 +113,29 @@ pub(super) fn tidy(view: &View<'_>, ledger: &mut Ledger) {
         }
     }
     forget_the_unwanted(view, ledger);
+}
+
+/// Who was taken for good, and has nobody in its place, is missed as long as fewer serve than are wanted. Those who do not
+/// come for reasons of their own are not counted: nobody would ever be taken again.
+fn forgive(view: &View<'_>, ledger: &mut Ledger) {
+    let wanted = view.nodes.iter().map(|node| (&node.id, &node.sighting));
+    let serving = wanted.chain(view.leaving()).filter(|(id, sighting)| serves(ledger, id, sighting)).count();
+    let stuck = view.nodes.iter().filter(|node| is_stuck(view, node, ledger)).count();
+    let missed = view.nodes.len().saturating_sub(serving + stuck);
+    let gone: Vec<u32> = ledger.taken.keys().copied().filter(|shard| ledger.shards.holder(*shard).is_none()).collect();
+    for shard in gone.iter().skip(missed) {
+        ledger.taken.remove(shard);
+    }
+}
+
+fn is_stuck(view: &View<'_>, node: &Node, ledger: &Ledger) -> bool {
+    let fails = ledger.tries.get(&node.id).is_some_and(|tries| tries.count > MOST_RESTARTS);
+    let is_broken = match &node.sighting {
+        Sighting::Unknown { .. } => true,
+        Sighting::Absent => node.hindrance.is_some() || fails || view.is_full(&node.id.site),
+        Sighting::Present { facts, .. } => matches!(facts.phase, Phase::Failed { .. }) || fails,
+    };
+    is_broken && !node.sighting.serves()
 }
 
 fn forget_the_unwanted(view: &View<'_>, ledger: &mut Ledger) {

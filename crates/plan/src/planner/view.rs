@@ -79,6 +79,22 @@ impl View<'_> {
         self.known.iter().find(|(other, _)| other.part == id.part && other.site != id.site)
     }
 
+    /// Nodes that are there, or may be, wanted or not.
+    pub fn nodes_at(&self, site: &Name) -> u32 {
+        let nodes = self.known.keys().filter(|id| id.site == *site && id.node_key().is_some());
+        u32::try_from(nodes.count()).unwrap_or(u32::MAX)
+    }
+
+    /// How many more the document lets a site hold; `None`: as many as it can.
+    pub fn room_by_document(&self, site: &Name) -> Option<u32> {
+        let most = self.federation.sites.iter().find(|other| other.name == *site).and_then(|site| site.max_nodes);
+        most.map(|most| most.saturating_sub(self.nodes_at(site)))
+    }
+
+    pub fn is_full(&self, site: &Name) -> bool {
+        self.room_by_document(site) == Some(0) || self.observed.offer(site).room == Some(0)
+    }
+
     pub fn site(&self, index: usize) -> &Name {
         &self.federation.sites[index].name
     }

@@ -23,6 +23,10 @@ pub struct SiteState {
     pub cut: Option<String>,
     /// Most nodes that it holds.
     pub room: Option<u32>,
+    /// It says how many that is only to those who ask for more.
+    pub hides_room: bool,
+    /// `Some`: it makes no nodes, and why.
+    pub refuses: Option<String>,
     pub gpus: Option<u32>,
 }
 
@@ -99,6 +103,14 @@ impl World {
         machine.enter(Phase::Failed { why: why.to_owned() }, now_ms);
         self.note(format_args!("{id} crashed"));
         self.note_failure(served, id);
+    }
+
+    /// Lets something start and never become ready.
+    pub fn hang(&mut self, id: &ResourceId) {
+        let now_ms = self.now_ms;
+        if let Some(machine) = self.machines.get_mut(id) {
+            machine.enter(Phase::Starting, now_ms);
+        }
     }
 
     /// Lets a machine vanish with all that is on it.
@@ -251,6 +263,9 @@ impl World {
         let nodes = self.nodes_at(site);
         match self.sites.get(site) {
             None => Outcome::Refused { why: format!("there is no site {site}"), retry: false },
+            Some(SiteState { refuses: Some(why), .. }) if desired.spec.shard().is_some() => {
+                Outcome::Refused { why: why.clone(), retry: false }
+            }
             Some(SiteState { room: Some(room), .. }) if nodes >= *room && desired.spec.shard().is_some() => {
                 Outcome::Refused { why: format!("the quota of {room} nodes is used up"), retry: true }
             }
@@ -318,7 +333,8 @@ impl World {
         if let Some(why) = &state.cut {
             return Observation::Unreachable { why: why.clone() };
         }
-        let offer = Offer { room: state.room.map(|room| room.saturating_sub(self.nodes_at(site))), gpus: state.gpus };
+        let room = state.room.filter(|_| !state.hides_room).map(|room| room.saturating_sub(self.nodes_at(site)));
+        let offer = Offer { room, gpus: state.gpus };
         let complete = !self.chance.permille(self.faults.partial);
         let mut resources = BTreeMap::new();
         let ours = self.machines.iter().filter(|(id, _)| id.federation == *federation && id.site == *site);

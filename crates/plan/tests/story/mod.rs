@@ -1,7 +1,7 @@
 //! A story: lines that begin with `>` are told to a world, and what it answers stands below them.
 //!
-//! `step` plans and carries out, `plan` only plans, `settle` goes on until nothing is to be done. The other words
-//! change the document, or what happens.
+//! `step` plans and carries out, `plan` only plans, `settle` goes on until nothing is to be done, `settle-or-stall` until
+//! nothing can be. The other words change the document, or what happens.
 
 mod document;
 
@@ -67,13 +67,15 @@ impl Story {
         match words[..] {
             ["plan"] => return self.plan().to_string(),
             ["step"] => return self.step().to_string(),
-            ["settle"] => self.settle(),
+            ["settle"] => self.settle(|planned| !planned.status.reconciling.met),
+            ["settle-or-stall"] => self.settle(|planned| planned.status.stalled.met && !planned.status.is_in_motion()),
             ["shards"] => return self.shards(),
             ["wait", duration] => self.wait(document::millis(duration)),
             ["delete"] => self.gone = true,
             ["program", version] => version.clone_into(&mut self.inventory.program),
             ["lose-the-ledger"] => self.ledger = Ledger::default(),
             ["crash", part, ref why @ ..] => self.world.crash(&self.id(part), &why.join(" ")),
+            ["hang", part] => self.world.hang(&self.id(part)),
             ["lose", part] => self.world.lose(&self.id(part)),
             ["busy", node, duration] => {
                 let until_ms = self.now_ms + document::millis(duration);
@@ -105,6 +107,13 @@ impl Story {
             match document::setting(setting) {
                 ("gpus", gpus) => self.site_state(site).gpus = Some(document::number(gpus)),
                 ("room", room) => self.site_state(site).room = Some(document::number(room)),
+                ("hidden-room", room) => {
+                    let state = self.site_state(site);
+                    state.hides_room = true;
+                    state.room = Some(document::number(room));
+                }
+                ("refuses", "") => self.site_state(site).refuses = None,
+                ("refuses", why) => self.site_state(site).refuses = Some(why.to_owned()),
                 ("drain", "no") => {
                     self.inventory.capabilities.entry(given::name(site)).and_modify(|can| can.drain = false);
                 }
@@ -175,10 +184,10 @@ impl Story {
         self.world.advance(self.now_ms);
     }
 
-    fn settle(&mut self) {
+    fn settle(&mut self, is_at_rest: fn(&Planned) -> bool) {
         for _ in 0..MOST_STEPS {
             let planned = self.step();
-            if planned.actions.is_empty() && !planned.status.reconciling.met {
+            if planned.actions.is_empty() && is_at_rest(&planned) {
                 return;
             }
             self.wait(1_000);
