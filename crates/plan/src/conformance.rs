@@ -32,9 +32,11 @@ pub struct Subject {
     pub clock: Arc<dyn Clock>,
     /// A site where the driver can make things.
     pub site: Name,
-    /// What the driver is to make: something cheap that becomes ready. Another `variant`, another generation.
-    pub desired: Box<dyn Fn(&ResourceId, u32) -> Desired + Send + Sync>,
+    pub desired: MakeDesired,
 }
+
+/// What the driver is to make under an id: something cheap that becomes ready. Another number, another generation.
+pub type MakeDesired = Box<dyn Fn(&ResourceId, u32) -> Desired + Send + Sync>;
 
 /// One promise of the port: what it says, and how it is put to the test.
 pub type Case = (&'static str, fn(&Subject) -> Call<'_, ()>);

@@ -1,13 +1,13 @@
 //! What must be remembered between plans, and cannot be seen: the controller owns it and stores it before it acts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use trellis_spec::Name;
 
 use crate::Millis;
 use crate::action::{Action, Outcome, Verb};
-use crate::resource::{Generation, ResourceId};
+use crate::resource::{Generation, NodeKey, ResourceId};
 use crate::shards::ShardTable;
 
 pub const LEDGER_VERSION: u32 = 1;
@@ -35,10 +35,12 @@ pub struct Ledger {
     pub drain_timeout_ms: Millis,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     pub generation: Option<Generation>,
     pub since_ms: Millis,
+    /// A node: the shards that it may be running with. Two while nobody knows whether it has changed.
+    pub shards: BTreeSet<u32>,
 }
 
 /// How many nodes a pool has by its scaling policy.
@@ -129,7 +131,9 @@ impl Ledger {
         let id = verb.id().clone();
         let generation = verb.generation();
         if let Verb::Create(desired) | Verb::Replace(desired) = verb {
-            let applied = Applied { generation: Some(desired.generation), since_ms: now_ms };
+            let mut shards = self.applied.remove(&id).map(|applied| applied.shards).unwrap_or_default();
+            shards.extend(desired.spec.shard());
+            let applied = Applied { generation: Some(desired.generation), since_ms: now_ms, shards };
             self.applied.insert(id.clone(), applied);
         }
         let count = self.tries.get(&id).filter(|tries| tries.goes_on_with(verb)).map_or(0, |tries| tries.count);
@@ -137,6 +141,11 @@ impl Ledger {
         let verb = verb.word().to_owned();
         let tries = Tries { verb, generation, count, last_ms: now_ms, answered: false, why: None, never: false };
         self.tries.insert(id, tries);
+    }
+
+    /// Whether a shard may be another's, whatever the table says: one that is to be renumbered still has its old one.
+    pub(crate) fn may_be_used_by_another(&self, shard: u32, node: &NodeKey) -> bool {
+        self.applied.iter().any(|(id, applied)| applied.shards.contains(&shard) && id.node_key() != Some(node))
     }
 
     /// Something was asked of which nobody knows whether it will still happen.

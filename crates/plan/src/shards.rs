@@ -43,7 +43,8 @@ impl ShardTable {
 
     /// Believes a node that was found with a shard, unless another has it.
     pub fn adopt(&mut self, node: &NodeKey, shard: u32) {
-        if self.of(node).is_none() && !self.holders.contains_key(&shard) {
+        // Looking a shard up is cheap, looking a node up is not: this is asked for every node, at every look.
+        if !self.holders.contains_key(&shard) && self.of(node).is_none() {
             self.holders.insert(shard, node.clone());
             self.most = self.most.max(shard.saturating_add(1));
         }
@@ -54,13 +55,13 @@ impl ShardTable {
         self.holders.retain(|_, holder| keep.contains(holder));
     }
 
-    /// Gives every wanted node a shard, though none that was seen `in_use` by another. Those who get none wait for one
+    /// Gives every wanted node a shard, though none that is `in_use` by another. Those who get none wait for one
     /// that a leaving node still holds.
     pub fn assign<'a>(
         &mut self,
         wanted: &[&'a NodeKey],
         partitions: Option<u32>,
-        in_use: &BTreeMap<u32, &NodeKey>,
+        in_use: impl Fn(u32, &NodeKey) -> bool,
     ) -> Vec<&'a NodeKey> {
         self.most = self.most.max(u32::try_from(wanted.len()).unwrap_or(u32::MAX));
         let total = self.total(partitions);
@@ -71,8 +72,7 @@ impl ShardTable {
         let mut free: BTreeSet<u32> = (0..total).filter(|shard| !self.holders.contains_key(shard)).collect();
         let mut waiting = Vec::new();
         for node in wanted.iter().filter(|node| !served.contains(node)) {
-            let may_have = |shard: &&u32| in_use.get(shard).is_none_or(|user| user == node);
-            match free.iter().find(may_have).copied() {
+            match free.iter().copied().find(|shard| !in_use(*shard, node)) {
                 Some(shard) => {
                     free.remove(&shard);
                     self.holders.insert(shard, (*node).clone());
@@ -94,6 +94,10 @@ mod tests {
         NodeKey { pool: Name::new(pool).expect("a name"), index }
     }
 
+    fn nobody(_: u32, _: &NodeKey) -> bool {
+        false
+    }
+
     fn numbers(table: &ShardTable) -> Vec<(u32, String)> {
         table.holders().map(|(shard, node)| (shard, node.to_string())).collect()
     }
@@ -103,10 +107,10 @@ mod tests {
         let mut table = ShardTable::default();
         let old = key("old", 0);
         let new = key("new", 0);
-        assert!(table.assign(&[&old], None, &BTreeMap::new()).is_empty());
-        assert_eq!(table.assign(&[&new], None, &BTreeMap::new()), [&new], "the only shard is still held");
+        assert!(table.assign(&[&old], None, nobody).is_empty());
+        assert_eq!(table.assign(&[&new], None, nobody), [&new], "the only shard is still held");
         table.release_others(&BTreeSet::from([&new]));
-        assert!(table.assign(&[&new], None, &BTreeMap::new()).is_empty());
+        assert!(table.assign(&[&new], None, nobody).is_empty());
         assert_eq!(numbers(&table), [(0, "new-0".to_owned())]);
         assert_eq!(table.total(None), 1);
     }
@@ -115,9 +119,9 @@ mod tests {
     fn fewer_partitions_renumber_those_beyond() {
         let mut table = ShardTable::default();
         let (a, b, c) = (key("a", 0), key("a", 1), key("a", 2));
-        table.assign(&[&a, &b, &c], None, &BTreeMap::new());
+        table.assign(&[&a, &b, &c], None, nobody);
         table.release_others(&BTreeSet::from([&a, &c]));
-        assert!(table.assign(&[&a, &c], Some(2), &BTreeMap::new()).is_empty());
+        assert!(table.assign(&[&a, &c], Some(2), nobody).is_empty());
         assert_eq!(numbers(&table), [(0, "a-0".to_owned()), (1, "a-2".to_owned())]);
     }
 

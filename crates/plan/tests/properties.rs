@@ -188,7 +188,7 @@ fn shards_over_many_scalings() {
         let before: BTreeMap<NodeKey, u32> = table.holders().map(|(shard, node)| (node.clone(), shard)).collect();
         let wanted: Vec<&NodeKey> = keys.iter().collect();
         table.release_others(&wanted.iter().copied().collect());
-        let waiting = table.assign(&wanted, None, &BTreeMap::new());
+        let waiting = table.assign(&wanted, None, |_, _| false);
         most = most.max(keys.len());
 
         let held: BTreeMap<&NodeKey, u32> = table.holders().map(|(shard, node)| (node, shard)).collect();

@@ -165,10 +165,10 @@ impl Simulation {
 
     fn check(&self) {
         let world = self.world();
-        assert_eq!(world.violations, Vec::<String>::new(), "seed {}", self.seed);
+        let story = || world.journal.iter().cloned().collect::<Vec<_>>().join("\n");
+        assert_eq!(world.violations, Vec::<String>::new(), "seed {}\n{}", self.seed, story());
         let most = self.federation.upgrade.max_unavailable;
         let worst = world.disruptions.worst;
-        let story = || world.journal.iter().cloned().collect::<Vec<_>>().join("\n");
         assert!(worst <= most, "seed {}: {worst} nodes were away at once, and {most} may be\n{}", self.seed, story());
     }
 

@@ -35,7 +35,10 @@ pub(super) fn number(
     let before = ledger.shards.total(partitions);
     ledger.shards.release_others(&keep);
     let mut crowd = Crowd::default();
-    for key in ledger.shards.assign(&wanted, partitions, &in_use(known)) {
+    let mut shards = std::mem::take(&mut ledger.shards);
+    let waiting = shards.assign(&wanted, partitions, |shard, node| ledger.may_be_used_by_another(shard, node));
+    ledger.shards = shards;
+    for key in waiting {
         crowd.tell(Weight::Waits, key, "not made: all shards are held by nodes that are leaving");
     }
     crowd.into_step(&mut step);
@@ -45,11 +48,6 @@ pub(super) fn number(
     let shard_of = |key: &NodeKey| shards.get(key).copied();
     let numbered = keys.iter().map(|(pool, key)| Numbered { pool: *pool, key: key.clone(), shard: shard_of(key) });
     (numbered.collect(), step)
-}
-
-/// Shards that nodes were seen with, whatever the table says: one that is to be renumbered still has its old one.
-fn in_use(known: &BTreeMap<ResourceId, Sighting>) -> BTreeMap<u32, &NodeKey> {
-    known.iter().filter_map(|(id, sighting)| sighting.facts()?.shard.zip(id.node_key())).collect()
 }
 
 fn wanted_keys(federation: &Federation, counts: &BTreeMap<Name, u32>) -> Vec<(usize, NodeKey)> {

@@ -36,14 +36,25 @@ pub(super) fn known(
                 ledger.drains.remove(&id);
             }
             sighting => {
-                let found = Applied { generation: sighting.generation(), since_ms: now_ms };
-                ledger.applied.entry(id.clone()).or_insert(found);
+                found(&id, &sighting, ledger, now_ms);
                 known.insert(id, sighting);
             }
         }
     }
     learn(&known, observed, ledger);
     known
+}
+
+fn found(id: &ResourceId, sighting: &Sighting, ledger: &mut Ledger, now_ms: Millis) {
+    let is_settled = !ledger.is_unsettled(id, now_ms);
+    let fresh = || Applied { generation: sighting.generation(), since_ms: now_ms, shards: BTreeSet::new() };
+    let applied = ledger.applied.entry(id.clone()).or_insert_with(fresh);
+    if let Some(facts) = sighting.facts() {
+        if is_settled {
+            applied.shards.clear();
+        }
+        applied.shards.extend(facts.shard);
+    }
 }
 
 /// Keeps facts that are needed also while they cannot be seen.

@@ -20,6 +20,8 @@ pub(super) struct View<'a> {
     pub now_ms: Millis,
     /// All that is there, or may be, wanted or not.
     pub known: BTreeMap<ResourceId, Sighting>,
+    /// Sites where some of it is.
+    known_sites: BTreeSet<Name>,
     pub coordinator: Coordinator,
     /// In the order of the document.
     pub nodes: Vec<Node>,
@@ -76,7 +78,9 @@ impl View<'_> {
 
     /// The same part at another site: there, or perhaps.
     pub fn elsewhere(&self, id: &ResourceId) -> Option<(&ResourceId, &Sighting)> {
-        self.known.iter().find(|(other, _)| other.part == id.part && other.site != id.site)
+        let others = self.known_sites.iter().filter(|site| **site != id.site);
+        let mut same = others.map(|site| ResourceId { site: site.clone(), ..id.clone() });
+        same.find_map(|other| self.known.get_key_value(&other))
     }
 
     /// Nodes that are there, or may be, wanted or not.
@@ -132,7 +136,8 @@ pub(super) fn draw<'a>(
     for (pool, text) in gpus.notes() {
         step.tell(Weight::Note, format!("pool {pool}"), text);
     }
-    (View { federation, inventory, observed, now_ms, known, coordinator, nodes }, step)
+    let known_sites = known.keys().map(|id| id.site.clone()).collect();
+    (View { federation, inventory, observed, now_ms, known, known_sites, coordinator, nodes }, step)
 }
 
 fn coordinator(federation: &Federation, inventory: &Inventory, observed: &Observed) -> Coordinator {
