@@ -1,12 +1,12 @@
 //! One status, from which the REST body, the Kubernetes status, the command's table and the page are made.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Millis;
 use crate::observed::Addresses;
 use crate::report::Why;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub federation: String,
     /// Everything that is wanted works.
@@ -31,7 +31,7 @@ pub struct Status {
     pub messages: Vec<Why>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
     pub met: bool,
     /// One word, for programs.
@@ -39,7 +39,7 @@ pub struct Condition {
     pub message: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoordinatorStatus {
     pub site: String,
     /// `absent`, `unknown`, `starting`, `ready`, `failed` or `stopping`.
@@ -52,7 +52,7 @@ pub struct CoordinatorStatus {
     pub since_ms: Option<Millis>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStatus {
     pub name: String,
     pub site: String,
@@ -63,7 +63,7 @@ pub struct PoolStatus {
     pub busy: u32,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteStatus {
     pub name: String,
     pub reachable: bool,
@@ -72,7 +72,7 @@ pub struct SiteStatus {
     pub nodes: u32,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub name: String,
     pub pool: String,

@@ -163,3 +163,12 @@ fn a_controller_whose_work_is_done_ends() {
     assert_eq!(bench.there(), Vec::<String>::new());
     assert!(!stage.is_there(task));
 }
+
+#[test]
+fn it_may_run_on_any_thread() {
+    fn is_send<T: Send>(_: &T) {}
+    let controller = Bench::new().controller("only");
+    is_send(&controller.pass());
+    is_send(&controller.run(|_| ()));
+    is_send(&controller.hand_over());
+}
