@@ -1,0 +1,107 @@
+//! What every store promises.
+
+use std::sync::Arc;
+
+use trellis_spec::Name;
+
+use crate::Millis;
+use crate::driver::Call;
+use crate::inventory::Inventory;
+use crate::ledger::{Ledger, PoolMemory};
+use crate::observed::Observed;
+use crate::planner::{Wanted, plan};
+use crate::status::Status;
+use crate::store::{Lease, Store, StoreError};
+
+const LEASE_MS: Millis = 10_000;
+
+/// A store under test, for a federation that was never planned. `now_ms` is the time by its clock.
+pub struct StoreSubject {
+    pub store: Arc<dyn Store>,
+    pub now_ms: Millis,
+}
+
+pub type StoreCase = (&'static str, fn(&StoreSubject) -> Call<'_, ()>);
+
+/// All cases. Each needs a subject of its own.
+pub fn store_cases() -> Vec<StoreCase> {
+    vec![
+        ("the first ledger is empty", |subject| Box::pin(empty(subject))),
+        ("a ledger comes back whole", |subject| Box::pin(whole(subject))),
+        ("one holds the lease, the other hears until when", |subject| Box::pin(held(subject))),
+        ("the holder extends its lease, with the same fence", |subject| Box::pin(extended(subject))),
+        ("a lease that ended is another's, with a later fence", |subject| Box::pin(ended(subject))),
+        ("a lease that was given back is another's at once", |subject| Box::pin(given_back(subject))),
+        ("who lost the lease saves nothing", |subject| Box::pin(lost(subject))),
+    ]
+}
+
+async fn lease(subject: &StoreSubject, holder: &str, after_ms: Millis) -> Result<Lease, StoreError> {
+    subject.store.lease(holder, subject.now_ms + after_ms, LEASE_MS).await
+}
+
+/// A ledger with something in it, and a status.
+fn written(serial: u64) -> (Ledger, Status) {
+    let name = Name::new("pool").expect("a name");
+    let mut ledger = Ledger { serial, ..Ledger::default() };
+    ledger.pools.insert(name.clone(), PoolMemory { count: 3, changed_ms: Millis::MAX, idle_since_ms: Some(7) });
+    let (observed, inventory) = (Observed::default(), Inventory::default());
+    let status = plan(&Wanted::Gone(name), &observed, &inventory, &ledger, 0, 0).status;
+    (ledger, status)
+}
+
+async fn ledger(subject: &StoreSubject) -> Ledger {
+    subject.store.read().await.expect("the store can be read").ledger
+}
+
+async fn empty(subject: &StoreSubject) {
+    assert_eq!(ledger(subject).await, Ledger::default());
+}
+
+async fn whole(subject: &StoreSubject) {
+    let lease = lease(subject, "one", 0).await.expect("the lease is free");
+    let (kept, status) = written(42);
+    subject.store.save(&lease, &kept, &status).await.expect("the holder saves");
+    assert_eq!(ledger(subject).await, kept);
+}
+
+async fn held(subject: &StoreSubject) {
+    let first = lease(subject, "one", 0).await.expect("the lease is free");
+    assert_eq!(first.until_ms, subject.now_ms + LEASE_MS);
+    assert_eq!(lease(subject, "two", 1).await, Err(StoreError::Held { until_ms: first.until_ms }));
+}
+
+async fn extended(subject: &StoreSubject) {
+    let first = lease(subject, "one", 0).await.expect("the lease is free");
+    let later = lease(subject, "one", 1_000).await.expect("it is the holder's");
+    assert_eq!(later, Lease { fence: first.fence, until_ms: first.until_ms + 1_000 });
+}
+
+async fn ended(subject: &StoreSubject) {
+    let first = lease(subject, "one", 0).await.expect("the lease is free");
+    let second = lease(subject, "two", LEASE_MS).await.expect("the lease has ended");
+    assert!(second.fence > first.fence);
+    // The first was away so long that nobody knows what happened: a later fence for it too.
+    let third = lease(subject, "one", 2 * LEASE_MS).await.expect("the lease has ended");
+    assert!(third.fence > second.fence);
+}
+
+async fn given_back(subject: &StoreSubject) {
+    let first = lease(subject, "one", 0).await.expect("the lease is free");
+    subject.store.release(&first).await.expect("the holder gives it back");
+    let second = lease(subject, "two", 1).await.expect("the lease is free");
+    assert!(second.fence > first.fence);
+}
+
+async fn lost(subject: &StoreSubject) {
+    let first = lease(subject, "one", 0).await.expect("the lease is free");
+    let second = lease(subject, "two", LEASE_MS).await.expect("the lease has ended");
+    let (kept, status) = written(1);
+    subject.store.save(&second, &kept, &status).await.expect("the holder saves");
+    let (late, status) = written(2);
+    let refused = subject.store.save(&first, &late, &status).await;
+    assert_eq!(refused, Err(StoreError::Lost { fence: first.fence }));
+    assert_eq!(ledger(subject).await, kept);
+    let refused = subject.store.release(&first).await;
+    assert_eq!(refused, Err(StoreError::Lost { fence: first.fence }));
+}

@@ -1,0 +1,41 @@
+//! What to do so that a federation becomes what its document says: decisions, the driver port, the controller.
+//!
+//! [`plan`] decides: it is a pure function, and time and chance are its arguments. A [`Driver`] is the only code that
+//! knows an outside world, and decides nothing. The [`Controller`] carries plans out over drivers, a [`Store`] and a
+//! [`Clock`], which are ports: nothing here names an async runtime, a file or a network.
+
+mod action;
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod controller;
+mod driver;
+mod inventory;
+mod ledger;
+mod observed;
+mod planner;
+mod report;
+mod resource;
+mod seed;
+mod shards;
+pub mod simulated;
+mod status;
+mod store;
+mod text;
+
+pub use action::{Action, Order, Outcome, Verb};
+pub use clock::Clock;
+pub use controller::{Controller, Pass, Settings};
+pub use driver::{Call, Driver};
+pub use inventory::{Capabilities, Inventory};
+pub use ledger::{Applied, LEDGER_VERSION, Ledger, PoolMemory, Tries};
+pub use observed::{Addresses, Facts, Observation, Observed, Offer, Phase, Seen, Sighting};
+pub use planner::{Planned, Wanted, plan};
+pub use report::{Weight, Why};
+pub use resource::{CoordinatorSpec, Desired, Generation, NodeKey, NodeSpec, Part, ResourceId, Spec};
+pub use shards::ShardTable;
+pub use status::{Condition, CoordinatorStatus, NodeStatus, PoolStatus, SiteStatus, Status};
+pub use store::{Kept, Lease, Store, StoreError};
+
+/// Milliseconds since 1970, or since whatever a clock begins with.
+pub type Millis = u64;

@@ -1,0 +1,148 @@
+//! What was seen. Three values, not two: what could not be seen is neither there nor gone.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use trellis_spec::Name;
+
+use crate::Millis;
+use crate::resource::{Generation, ResourceId};
+
+/// One resource, as it was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sighting {
+    Absent,
+    Unknown {
+        why: String,
+    },
+    Present {
+        /// `None`: somebody else made it, or its mark is lost.
+        generation: Option<Generation>,
+        facts: Facts,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    pub phase: Phase,
+    /// A node: in a round. The coordinator: with a run at work. `None`: nobody could say.
+    pub busy: Option<bool>,
+    /// It takes no new work.
+    pub draining: bool,
+    pub version: Option<String>,
+    pub addresses: Addresses,
+    /// The coordinator: how many runs are at work.
+    pub runs: Option<u32>,
+    /// A node: the shard that it was started with.
+    pub shard: Option<u32>,
+    /// Since when it is in this phase.
+    pub since_ms: Millis,
+    /// Another number for each time that it was started.
+    pub instance: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    Starting,
+    Ready,
+    Failed { why: String },
+    Stopping,
+}
+
+/// Host and port of each interface that the coordinator offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    pub fleet: Option<String>,
+    pub control: Option<String>,
+    pub app: Option<String>,
+    pub http: Option<String>,
+}
+
+/// One site, as it was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Observation {
+    Unreachable { why: String },
+    Seen(Seen),
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Seen {
+    pub resources: BTreeMap<ResourceId, Sighting>,
+    /// `false`: what is not listed may exist all the same.
+    pub complete: bool,
+    pub offer: Offer,
+}
+
+/// What a site has to give. `None`: it does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Nodes that still find room.
+    pub room: Option<u32>,
+    /// GPUs that there are, free or not.
+    pub gpus: Option<u32>,
+}
+
+/// All sites that matter to a federation.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    pub sites: BTreeMap<Name, Observation>,
+}
+
+impl Observed {
+    pub fn sighting(&self, id: &ResourceId) -> Sighting {
+        match self.sites.get(&id.site) {
+            None => Sighting::Unknown { why: format!("nobody looked at site {}", id.site) },
+            Some(Observation::Unreachable { why }) => {
+                Sighting::Unknown { why: format!("site {} cannot be reached: {why}", id.site) }
+            }
+            Some(Observation::Seen(seen)) => match seen.resources.get(id) {
+                Some(sighting) => sighting.clone(),
+                None if seen.complete => Sighting::Absent,
+                None => Sighting::Unknown { why: format!("site {} told only a part of what it has", id.site) },
+            },
+        }
+    }
+
+    pub fn offer(&self, site: &Name) -> Offer {
+        match self.sites.get(site) {
+            Some(Observation::Seen(seen)) => seen.offer,
+            _ => Offer::default(),
+        }
+    }
+
+    /// Everything that is listed anywhere.
+    pub fn listed(&self) -> impl Iterator<Item = &ResourceId> {
+        let seen = self.sites.values().filter_map(|observation| match observation {
+            Observation::Seen(seen) => Some(seen),
+            Observation::Unreachable { .. } => None,
+        });
+        seen.flat_map(|seen| seen.resources.keys())
+    }
+}
+
+impl Facts {
+    /// It works, and takes work.
+    pub fn serves(&self) -> bool {
+        self.phase == Phase::Ready && !self.draining
+    }
+}
+
+impl Sighting {
+    pub fn facts(&self) -> Option<&Facts> {
+        match self {
+            Sighting::Present { facts, .. } => Some(facts),
+            Sighting::Absent | Sighting::Unknown { .. } => None,
+        }
+    }
+
+    pub fn generation(&self) -> Option<Generation> {
+        match self {
+            Sighting::Present { generation, .. } => *generation,
+            Sighting::Absent | Sighting::Unknown { .. } => None,
+        }
+    }
+
+    pub fn serves(&self) -> bool {
+        self.facts().is_some_and(Facts::serves)
+    }
+}

@@ -1,0 +1,168 @@
+//! What the coordinator and each node are to be: the document, with everything filled in that a driver would have to ask.
+
+use std::collections::BTreeMap;
+
+use trellis_spec::{ConfigValue, Containers, Driver, Federation, Gpu, Name, Pool, Runtime, Site, render_node_config};
+
+use crate::inventory::Inventory;
+use crate::ledger::Ledger;
+use crate::resource::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Spec};
+
+const PARTITION_ID: &str = "partition-id";
+const NUM_PARTITIONS: &str = "num-partitions";
+
+/// What a node has by its number.
+pub(super) struct Place {
+    pub shard: u32,
+    pub shards: u32,
+    pub replicas: u32,
+}
+
+pub(super) fn coordinator(federation: &Federation, inventory: &Inventory, id: &ResourceId) -> Desired {
+    let wanted = &federation.coordinator;
+    let spec = CoordinatorSpec {
+        runtime: federation.runtime.clone(),
+        program: program(federation, inventory, wanted.image.as_deref()),
+        image: wanted.image.clone(),
+        containers: containers(&federation.sites[wanted.site]),
+        endpoints: wanted.endpoints.clone(),
+        persistence: wanted.persistence.clone(),
+        isolation: wanted.isolation,
+        resources: wanted.resources.clone(),
+        env: wanted.env.clone(),
+        python: wanted.python.clone(),
+        extra_args: wanted.extra_args.clone(),
+        tls: federation.security.tls.clone(),
+        node_auth: federation.security.node_auth,
+        metrics: federation.monitoring.metrics,
+        json_logs: federation.monitoring.json_logs,
+    };
+    Desired::new(id.clone(), Spec::Coordinator(spec))
+}
+
+pub(super) fn node(
+    federation: &Federation,
+    inventory: &Inventory,
+    pool: &Pool,
+    id: &ResourceId,
+    place: &Place,
+    address: &str,
+    gpu: Option<Gpu>,
+) -> Desired {
+    let spec = NodeSpec {
+        runtime: federation.runtime.clone(),
+        program: program(federation, inventory, pool.image.as_deref()),
+        image: pool.image.clone(),
+        containers: containers(&federation.sites[pool.site]),
+        framework: pool.framework,
+        client_app: pool.client_app.clone(),
+        isolation: pool.isolation,
+        resources: pool.resources.clone(),
+        gpu,
+        shard: place.shard,
+        shards: place.shards,
+        node_config: node_config(pool, id, place),
+        env: pool.env.clone(),
+        python: pool.python.clone(),
+        extra_args: pool.extra_args.clone(),
+        coordinator: reached_by(federation, pool, address),
+        tls: federation.security.tls.clone(),
+        node_auth: federation.security.node_auth,
+        metrics: federation.monitoring.metrics,
+        json_logs: federation.monitoring.json_logs,
+    };
+    Desired::new(id.clone(), Spec::Node(spec))
+}
+
+/// Another version of our program is another generation, where the program is what runs.
+fn program(federation: &Federation, inventory: &Inventory, image: Option<&str>) -> Option<String> {
+    (federation.runtime == Runtime::Trellis && image.is_none()).then(|| inventory.program.clone())
+}
+
+fn containers(site: &Site) -> Option<Containers> {
+    match site.driver {
+        Driver::Local { containers } => Some(containers),
+        Driver::OpenNebula { .. } | Driver::Kubernetes { .. } => None,
+    }
+}
+
+/// Where nodes of the pool find the coordinator: at its own site as it was seen there, from elsewhere as it says itself.
+fn reached_by(federation: &Federation, pool: &Pool, address: &str) -> String {
+    let advertised = federation.coordinator.endpoints.advertise.first();
+    let port = address.rsplit_once(':').map(|(_, port)| port);
+    match (advertised, port) {
+        (Some(host), Some(port)) if pool.site != federation.coordinator.site => {
+            let bare_ipv6 = host.contains(':') && !host.starts_with('[');
+            if bare_ipv6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+        }
+        _ => address.to_owned(),
+    }
+}
+
+/// The pool's node config without placeholders, and the shard. What the document says itself is not overridden.
+fn node_config(pool: &Pool, id: &ResourceId, place: &Place) -> BTreeMap<String, ConfigValue> {
+    let index = id.node_key().map_or(0, |key| key.index);
+    let given = render_node_config(pool, index, place.replicas, &id.site, &id.part.name());
+    let shard = [(PARTITION_ID, place.shard), (NUM_PARTITIONS, place.shards)];
+    let shard = shard.into_iter().map(|(key, value)| (key.to_owned(), ConfigValue::Int(value.into())));
+    shard.chain(given).collect()
+}
+
+/// The pool numbers its shards itself.
+pub(super) fn numbers_itself(pool: &Pool) -> bool {
+    pool.node_config.contains_key(PARTITION_ID)
+}
+
+/// Who gets a GPU where there are not enough: the first in the document, lowest index first.
+pub(super) struct GpuShares<'a> {
+    left: BTreeMap<&'a Name, Option<u32>>,
+    federation: &'a Federation,
+    without: BTreeMap<&'a Name, u32>,
+}
+
+#[derive(Default)]
+pub(super) struct Share {
+    pub gpu: Option<Gpu>,
+    /// Why the node must not start.
+    pub hindrance: Option<String>,
+}
+
+impl<'a> GpuShares<'a> {
+    pub fn new(federation: &'a Federation, inventory: &Inventory, ledger: &Ledger) -> GpuShares<'a> {
+        let there = |site: &Name| match inventory.of(site).gpu {
+            true => ledger.gpus.get(site).copied(),
+            false => Some(0),
+        };
+        let left = federation.sites.iter().map(|site| (&site.name, there(&site.name))).collect();
+        GpuShares { left, federation, without: BTreeMap::new() }
+    }
+
+    pub fn share(&mut self, pool: &'a Pool) -> Share {
+        let Some(gpu) = &pool.gpu else { return Share::default() };
+        let site = &self.federation.sites[pool.site].name;
+        match self.left.get_mut(site) {
+            // A site that does not say how many it has is asked for them, and may refuse.
+            Some(None) | None => Share { gpu: Some(gpu.clone()), hindrance: None },
+            Some(Some(left)) if *left >= gpu.count => {
+                *left -= gpu.count;
+                Share { gpu: Some(gpu.clone()), hindrance: None }
+            }
+            Some(Some(_)) if gpu.fallback_to_cpu => {
+                *self.without.entry(&pool.name).or_default() += 1;
+                Share::default()
+            }
+            Some(Some(left)) => {
+                let text = format!(
+                    "the GPUs it wants are {}, and site {site} has {left} left; add GPUs, or allow gpu.fallbackToCpu",
+                    gpu.count
+                );
+                Share { gpu: Some(gpu.clone()), hindrance: Some(text) }
+            }
+        }
+    }
+
+    pub fn notes(self) -> Vec<(&'a Name, String)> {
+        let text = |nodes: u32| format!("{nodes} of its nodes go on with the CPU: the site has no GPU for them");
+        self.without.into_iter().map(|(pool, nodes)| (pool, text(nodes))).collect()
+    }
+}

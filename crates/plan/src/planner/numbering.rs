@@ -1,0 +1,99 @@
+//! Which nodes there are to be, and the shard of each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trellis_spec::{Federation, Name};
+
+use super::Step;
+use super::crowd::Crowd;
+use crate::ledger::Ledger;
+use crate::observed::Sighting;
+use crate::report::Weight;
+use crate::resource::{NodeKey, ResourceId};
+
+/// A node that is wanted: the number of its pool, who it is, and its shard if there is one for it already.
+pub(super) struct Numbered {
+    pub pool: usize,
+    pub key: NodeKey,
+    pub shard: Option<u32>,
+}
+
+pub(super) fn number(
+    federation: &Federation,
+    counts: &BTreeMap<Name, u32>,
+    known: &BTreeMap<ResourceId, Sighting>,
+    ledger: &mut Ledger,
+) -> (Vec<Numbered>, Step) {
+    let mut step = Step::default();
+    let mut keys = wanted_keys(federation, counts);
+    let partitions = federation.training.partitions;
+    cut_to_partitions(&mut keys, partitions, &mut step);
+
+    let wanted: Vec<&NodeKey> = keys.iter().map(|(_, key)| key).collect();
+    let there = known.keys().filter_map(ResourceId::node_key);
+    let keep: BTreeSet<&NodeKey> = wanted.iter().copied().chain(there).collect();
+    let before = ledger.shards.total(partitions);
+    ledger.shards.release_others(&keep);
+    let mut crowd = Crowd::default();
+    let mut shards = std::mem::take(&mut ledger.shards);
+    let waiting = shards.assign(&wanted, partitions, |shard, node| ledger.may_be_used_by_another(shard, node));
+    ledger.shards = shards;
+    for key in waiting {
+        crowd.tell(Weight::Waits, key, "not made: all shards are held by nodes that are leaving");
+    }
+    crowd.into_step(&mut step);
+    tell_of_division(federation, before, wanted.len(), ledger, &mut step);
+
+    let shards = ledger.shards.by_node();
+    let shard_of = |key: &NodeKey| shards.get(key).copied();
+    let numbered = keys.iter().map(|(pool, key)| Numbered { pool: *pool, key: key.clone(), shard: shard_of(key) });
+    (numbered.collect(), step)
+}
+
+fn wanted_keys(federation: &Federation, counts: &BTreeMap<Name, u32>) -> Vec<(usize, NodeKey)> {
+    let of_pool = |(number, pool): (usize, &trellis_spec::Pool)| {
+        let count = counts.get(&pool.name).copied().unwrap_or(pool.count);
+        let name = pool.name.clone();
+        (0..count).map(move |index| (number, NodeKey { pool: name.clone(), index }))
+    };
+    federation.pools.iter().enumerate().flat_map(of_pool).collect()
+}
+
+/// Where there are fewer parts of the data than nodes, a node without one has nothing to do.
+fn cut_to_partitions(keys: &mut Vec<(usize, NodeKey)>, partitions: Option<u32>, step: &mut Step) {
+    let Some(partitions) = partitions else { return };
+    let most = usize::try_from(partitions).unwrap_or(usize::MAX);
+    if keys.len() <= most {
+        return;
+    }
+    let wanted = keys.len();
+    let left_out: Vec<String> = keys.drain(most..).map(|(_, key)| key.to_string()).collect();
+    let text = format!(
+        "{wanted} nodes are wanted, and the data has {partitions} partitions; left out, as there is none for them: {}; \
+         raise training.partitions or lower the counts",
+        left_out.join(", ")
+    );
+    step.tell(Weight::Stuck, "federation", text);
+}
+
+fn tell_of_division(federation: &Federation, before: u32, wanted: usize, ledger: &Ledger, step: &mut Step) {
+    if federation.training.partitions.is_some() {
+        return;
+    }
+    let total = ledger.shards.total(None);
+    if before > 0 && total > before {
+        let text = format!(
+            "the data is divided into {total} shards instead of {before}: every node gets the new number in its turn; \
+             training.partitions would keep it the same"
+        );
+        step.tell(Weight::Note, "federation", text);
+    }
+    if (wanted as u64) < u64::from(total) && before == total {
+        let idle = u64::from(total) - wanted as u64;
+        let text = format!(
+            "{idle} of {total} shards have no node, as there were {total} nodes once; \
+             training.partitions would divide the data anew"
+        );
+        step.tell(Weight::Note, "federation", text);
+    }
+}

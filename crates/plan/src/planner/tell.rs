@@ -1,0 +1,212 @@
+//! The status: what is wanted beside what was seen, in words and numbers, and what that amounts to.
+
+use std::collections::BTreeMap;
+
+use trellis_spec::Name;
+
+use super::Step;
+use super::view::View;
+use crate::Millis;
+use crate::ledger::Ledger;
+use crate::observed::{Observation, Observed, Phase, Sighting};
+use crate::report::{Weight, Why};
+use crate::resource::{Generation, NodeKey, Part, ResourceId};
+use crate::status::{Condition, CoordinatorStatus, NodeStatus, PoolStatus, SiteStatus, Status};
+
+pub(super) fn status(view: &View<'_>, step: &Step, ledger: &Ledger) -> Status {
+    let federation = view.federation;
+    let pools = pools(view);
+    let messages = messages(step);
+    let shards = ledger.shards.by_node();
+    let wanted = view.nodes.iter().map(|node| {
+        let generation = node.desired.as_ref().map(|desired| desired.generation);
+        node_status(&node.id, &node.key, &node.sighting, Some(generation), node.shard)
+    });
+    let leaving = view.leaving().into_iter().filter_map(|(id, sighting)| {
+        let key = id.node_key()?;
+        Some(node_status(id, key, sighting, None, shards.get(key).copied()))
+    });
+    let coordinator = coordinator_status(&view.coordinator.id, &view.coordinator.sighting);
+    let sites: Vec<&Name> = federation.sites.iter().map(|site| &site.name).collect();
+    Status {
+        federation: federation.name.to_string(),
+        ready: ready(view, &pools),
+        reconciling: reconciling(step, &messages),
+        stalled: stalled(&messages),
+        gone: false,
+        coordinator: CoordinatorStatus { updated: view.coordinator.is_updated(), ..coordinator },
+        pools,
+        sites: site_statuses(&sites, view.observed, &view.known),
+        nodes: wanted.chain(leaving).collect(),
+        shards: ledger.shards.total(federation.training.partitions),
+        away: u32::try_from(ledger.taken.len()).unwrap_or(u32::MAX),
+        max_unavailable: federation.upgrade.max_unavailable,
+        at_ms: view.now_ms,
+        messages,
+    }
+}
+
+pub(super) fn status_of_removal(
+    name: &Name,
+    known: &BTreeMap<ResourceId, Sighting>,
+    observed: &Observed,
+    step: &Step,
+    now_ms: Millis,
+) -> Status {
+    let gone = known.is_empty();
+    let messages = messages(step);
+    let sites: Vec<&Name> = observed.sites.keys().collect();
+    let nodes = known.iter().filter_map(|(id, sighting)| Some(node_status(id, id.node_key()?, sighting, None, None)));
+    let coordinator = known.iter().find(|(id, _)| id.part == Part::Coordinator);
+    Status {
+        federation: name.to_string(),
+        ready: Condition::new(false, if gone { "Gone" } else { "Leaving" }, "the federation is deleted"),
+        reconciling: reconciling(step, &messages),
+        stalled: stalled(&messages),
+        gone,
+        coordinator: coordinator.map(|(id, sighting)| coordinator_status(id, sighting)).unwrap_or_default(),
+        pools: Vec::new(),
+        sites: site_statuses(&sites, observed, known),
+        nodes: nodes.collect(),
+        shards: 0,
+        away: 0,
+        max_unavailable: 0,
+        at_ms: now_ms,
+        messages,
+    }
+}
+
+fn messages(step: &Step) -> Vec<Why> {
+    let mut messages = step.report.clone();
+    messages.sort();
+    messages.dedup();
+    messages
+}
+
+fn pools(view: &View<'_>) -> Vec<PoolStatus> {
+    let count = |of: &dyn Fn(&super::view::Node) -> bool, pool: &Name| {
+        let nodes = view.nodes.iter().filter(|node| node.key.pool == *pool && of(node)).count();
+        u32::try_from(nodes).unwrap_or(u32::MAX)
+    };
+    let pool = |pool: &trellis_spec::Pool| PoolStatus {
+        name: pool.name.to_string(),
+        site: view.site(pool.site).to_string(),
+        wanted: count(&|_| true, &pool.name),
+        present: count(&|node| node.sighting.facts().is_some(), &pool.name),
+        ready: count(&|node| node.sighting.serves(), &pool.name),
+        updated: count(&|node| node.is_updated(), &pool.name),
+        busy: count(&|node| node.sighting.facts().is_some_and(|facts| facts.busy == Some(true)), &pool.name),
+    };
+    view.federation.pools.iter().map(pool).collect()
+}
+
+fn ready(view: &View<'_>, pools: &[PoolStatus]) -> Condition {
+    if !view.coordinator.sighting.serves() {
+        let phase = coordinator_status(&view.coordinator.id, &view.coordinator.sighting).phase;
+        return Condition::new(false, "CoordinatorNotReady", format!("the coordinator is {phase}"));
+    }
+    match pools.iter().find(|pool| pool.ready < pool.wanted) {
+        Some(pool) => {
+            let message = format!("pool {} has {} of {} nodes ready", pool.name, pool.ready, pool.wanted);
+            Condition::new(false, "PoolNotReady", message)
+        }
+        None => Condition::new(true, "AllReady", "the coordinator and all nodes are ready"),
+    }
+}
+
+fn reconciling(step: &Step, messages: &[Why]) -> Condition {
+    let waits = messages.iter().find(|why| why.weight == Weight::Waits);
+    match (step.verbs.len(), waits) {
+        (0, None) => Condition::new(false, "Settled", "nothing is to be done"),
+        (0, Some(why)) => Condition::new(true, "Waiting", format!("{}: {}", why.about, why.text)),
+        (1, _) => Condition::new(true, "Acting", step.verbs[0].to_string()),
+        (actions, _) => Condition::new(true, "Acting", format!("{actions} actions are carried out")),
+    }
+}
+
+fn stalled(messages: &[Why]) -> Condition {
+    match messages.iter().find(|why| why.weight == Weight::Stuck) {
+        Some(why) => Condition::new(true, "NeedsAttention", format!("{}: {}", why.about, why.text)),
+        None => Condition::new(false, "Free", "nothing is in the way"),
+    }
+}
+
+fn coordinator_status(id: &ResourceId, sighting: &Sighting) -> CoordinatorStatus {
+    let (phase, _) = phase(sighting);
+    let facts = sighting.facts();
+    CoordinatorStatus {
+        site: id.site.to_string(),
+        phase,
+        updated: false,
+        version: facts.and_then(|facts| facts.version.clone()),
+        addresses: facts.map(|facts| facts.addresses.clone()).unwrap_or_default(),
+        runs: facts.and_then(|facts| facts.runs),
+        since_ms: facts.map(|facts| facts.since_ms),
+    }
+}
+
+/// `wanted`: the generation it is to have, as far as it is known; `None`: it is to go.
+fn node_status(
+    id: &ResourceId,
+    key: &NodeKey,
+    sighting: &Sighting,
+    wanted: Option<Option<Generation>>,
+    shard: Option<u32>,
+) -> NodeStatus {
+    let (phase, why) = phase(sighting);
+    let facts = sighting.facts();
+    NodeStatus {
+        name: key.to_string(),
+        pool: key.pool.to_string(),
+        site: id.site.to_string(),
+        wanted: wanted.is_some(),
+        shard: shard.or(facts.and_then(|facts| facts.shard)),
+        phase,
+        why,
+        updated: sighting.generation().is_some() && wanted == Some(sighting.generation()),
+        busy: facts.and_then(|facts| facts.busy),
+        draining: facts.is_some_and(|facts| facts.draining),
+        version: facts.and_then(|facts| facts.version.clone()),
+        since_ms: facts.map(|facts| facts.since_ms),
+    }
+}
+
+fn phase(sighting: &Sighting) -> (String, Option<String>) {
+    let (word, why) = match sighting {
+        Sighting::Absent => ("absent", None),
+        Sighting::Unknown { why } => ("unknown", Some(why)),
+        Sighting::Present { facts, .. } => match &facts.phase {
+            Phase::Starting => ("starting", None),
+            Phase::Ready => ("ready", None),
+            Phase::Failed { why } => ("failed", Some(why)),
+            Phase::Stopping => ("stopping", None),
+        },
+    };
+    (word.to_owned(), why.cloned())
+}
+
+fn site_statuses(named: &[&Name], observed: &Observed, known: &BTreeMap<ResourceId, Sighting>) -> Vec<SiteStatus> {
+    let mut names: Vec<&Name> = named.to_vec();
+    for id in known.keys().filter(|id| !named.contains(&&id.site)) {
+        if !names.contains(&&id.site) {
+            names.push(&id.site);
+        }
+    }
+    let status = |site: &Name| {
+        let why = match observed.sites.get(site) {
+            Some(Observation::Seen(_)) => None,
+            Some(Observation::Unreachable { why }) => Some(why.clone()),
+            None => Some("nobody looked".to_owned()),
+        };
+        let nodes = known
+            .iter()
+            .filter(|(id, sighting)| id.site == *site && id.node_key().is_some() && sighting.facts().is_some());
+        SiteStatus {
+            name: site.to_string(),
+            reachable: why.is_none(),
+            why,
+            nodes: u32::try_from(nodes.count()).unwrap_or(u32::MAX),
+        }
+    };
+    names.into_iter().map(status).collect()
+}

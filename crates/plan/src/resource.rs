@@ -1,0 +1,261 @@
+//! What can be made to exist: one coordinator, and nodes; their identities, and what is wanted of them.
+//!
+//! What they need besides (certificates, volumes, networks) is the driver's: it comes and goes with them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use trellis_spec::{
+    ConfigValue, Containers, Endpoints, Framework, Gpu, Isolation, Name, Persistence, Resources, Runtime, Tls,
+};
+
+/// Who a node is, for ever: its place in its pool. Its machine may be replaced, its site may change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct NodeKey {
+    pub pool: Name,
+    pub index: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    Coordinator,
+    Node(NodeKey),
+}
+
+/// One thing at one site. As text: `federation/site/coordinator`, `federation/site/node/pool-3`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct ResourceId {
+    pub federation: Name,
+    pub site: Name,
+    pub part: Part,
+}
+
+/// A hash of everything that matters about a resource: another generation is another thing to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Generation(pub u64);
+
+/// What must be there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Desired {
+    pub id: ResourceId,
+    pub generation: Generation,
+    pub spec: Spec,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+// Few of them exist at a time, and boxes would be in every driver's way.
+#[allow(clippy::large_enum_variant)]
+pub enum Spec {
+    Coordinator(CoordinatorSpec),
+    Node(NodeSpec),
+}
+
+/// Everything a driver needs to know to start the coordinator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CoordinatorSpec {
+    pub runtime: Runtime,
+    /// The version of our own program, where that is what runs.
+    pub program: Option<String>,
+    pub image: Option<String>,
+    /// Where the site's driver starts processes, or containers with a program of this machine.
+    pub containers: Option<Containers>,
+    pub endpoints: Endpoints,
+    pub persistence: Persistence,
+    pub isolation: Isolation,
+    pub resources: Resources,
+    pub env: BTreeMap<String, String>,
+    pub python: Option<PathBuf>,
+    pub extra_args: Vec<String>,
+    pub tls: Tls,
+    pub node_auth: bool,
+    pub metrics: bool,
+    pub json_logs: bool,
+}
+
+/// Everything a driver needs to know to start a SuperNode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeSpec {
+    pub runtime: Runtime,
+    pub program: Option<String>,
+    pub image: Option<String>,
+    pub containers: Option<Containers>,
+    pub framework: Option<Framework>,
+    pub client_app: Option<String>,
+    pub isolation: Isolation,
+    pub resources: Resources,
+    /// Already decided: `None` also where a pool goes on without the GPU it asked for.
+    pub gpu: Option<Gpu>,
+    pub shard: u32,
+    pub shards: u32,
+    /// Without placeholders; `partition-id` and `num-partitions` are among it.
+    pub node_config: BTreeMap<String, ConfigValue>,
+    pub env: BTreeMap<String, String>,
+    pub python: Option<PathBuf>,
+    pub extra_args: Vec<String>,
+    /// Host and port of the coordinator, as they are reached from this site.
+    pub coordinator: String,
+    pub tls: Tls,
+    pub node_auth: bool,
+    pub metrics: bool,
+    pub json_logs: bool,
+}
+
+impl Desired {
+    pub fn new(id: ResourceId, spec: Spec) -> Desired {
+        let generation = Generation::of(&spec);
+        Desired { id, generation, spec }
+    }
+}
+
+impl Spec {
+    pub fn shard(&self) -> Option<u32> {
+        match self {
+            Spec::Coordinator(_) => None,
+            Spec::Node(node) => Some(node.shard),
+        }
+    }
+}
+
+impl Generation {
+    /// FNV-1a over the canonical JSON: fields in the order of their declaration, maps by key.
+    pub fn of(spec: &Spec) -> Generation {
+        let text = serde_json::to_vec(spec).expect("a spec has only text keys, so it always has a JSON form");
+        let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        Generation(text.iter().fold(0xcbf2_9ce4_8422_2325, fold))
+    }
+}
+
+impl ResourceId {
+    pub fn coordinator(federation: &Name, site: &Name) -> ResourceId {
+        ResourceId { federation: federation.clone(), site: site.clone(), part: Part::Coordinator }
+    }
+
+    pub fn node(federation: &Name, site: &Name, key: &NodeKey) -> ResourceId {
+        ResourceId { federation: federation.clone(), site: site.clone(), part: Part::Node(key.clone()) }
+    }
+
+    pub fn node_key(&self) -> Option<&NodeKey> {
+        match &self.part {
+            Part::Coordinator => None,
+            Part::Node(key) => Some(key),
+        }
+    }
+}
+
+impl Part {
+    /// As users know it: `coordinator`, `pool-3`.
+    pub fn name(&self) -> String {
+        match self {
+            Part::Coordinator => "coordinator".to_owned(),
+            Part::Node(key) => key.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for NodeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.pool, self.index)
+    }
+}
+
+impl fmt::Display for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.part {
+            Part::Coordinator => write!(f, "{}/{}/coordinator", self.federation, self.site),
+            Part::Node(key) => write!(f, "{}/{}/node/{key}", self.federation, self.site),
+        }
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl From<NodeKey> for String {
+    fn from(key: NodeKey) -> String {
+        key.to_string()
+    }
+}
+
+impl From<ResourceId> for String {
+    fn from(id: ResourceId) -> String {
+        id.to_string()
+    }
+}
+
+impl From<Generation> for String {
+    fn from(generation: Generation) -> String {
+        generation.to_string()
+    }
+}
+
+impl TryFrom<String> for NodeKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<NodeKey, String> {
+        // The last dash is the one before the index, whatever the pool is called.
+        let parts = text.rsplit_once('-').and_then(|(pool, index)| Some((Name::new(pool)?, index.parse().ok()?)));
+        let key = parts.map(|(pool, index)| NodeKey { pool, index });
+        key.filter(|key| key.to_string() == text).ok_or_else(|| format!("`{text}` is not a node: want pool-number"))
+    }
+}
+
+impl TryFrom<String> for ResourceId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<ResourceId, String> {
+        let wrong = || format!("`{text}` is not a resource: want federation/site/coordinator or .../node/pool-number");
+        let parts: Vec<&str> = text.split('/').collect();
+        let (federation, site, part) = match parts[..] {
+            [federation, site, "coordinator"] => (federation, site, Part::Coordinator),
+            [federation, site, "node", key] => (federation, site, Part::Node(NodeKey::try_from(key.to_owned())?)),
+            _ => return Err(wrong()),
+        };
+        let federation = Name::new(federation).ok_or_else(wrong)?;
+        let site = Name::new(site).ok_or_else(wrong)?;
+        Ok(ResourceId { federation, site, part })
+    }
+}
+
+impl TryFrom<String> for Generation {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Generation, String> {
+        let number = (text.len() == 16).then(|| u64::from_str_radix(&text, 16).ok()).flatten();
+        number.map(Generation).ok_or_else(|| format!("`{text}` is not a generation: want 16 hexadecimal digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_its_text() {
+        for text in ["fed/lab/coordinator", "fed/lab/node/a-1-0", "fed/lab/node/clinic-17"] {
+            let id = ResourceId::try_from(text.to_owned()).expect("an id");
+            assert_eq!(id.to_string(), text);
+        }
+        for text in
+            ["", "fed/lab", "fed/lab/node", "fed/lab/node/clinic", "fed/lab/node/clinic-01", "Fed/lab/coordinator"]
+        {
+            assert!(ResourceId::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_generation_is_its_text() {
+        let generation = Generation(0xab);
+        assert_eq!(generation.to_string(), "00000000000000ab");
+        assert_eq!(Generation::try_from(generation.to_string()), Ok(generation));
+        assert!(Generation::try_from("ab".to_owned()).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! The controller's own promises: one acts at a time, silence of one site is not everybody's, signals are heard.
+
+mod given;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use trellis_plan::simulated::{SimulatedDriver, SimulatedStore, Stage, VirtualClock, World, block_on};
+use trellis_plan::{
+    Action, Call, Capabilities, Clock, Controller, Driver, Observation, Outcome, Pass, Settings, Wanted,
+};
+use trellis_spec::{Federation, Name};
+
+const START_MS: u64 = 1_000_000;
+/// More than anything here takes.
+const LONG_MS: u64 = 60_000;
+
+/// It never answers.
+struct Silent;
+
+impl Driver for Silent {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
+
+    fn observe<'a>(&'a self, _: &'a Name, _: &'a Name) -> Call<'a, Observation> {
+        Box::pin(pending())
+    }
+
+    fn apply<'a>(&'a self, _: &'a Action) -> Call<'a, Outcome> {
+        Box::pin(pending())
+    }
+}
+
+struct Bench {
+    clock: Arc<VirtualClock>,
+    world: Arc<Mutex<World>>,
+    store: Arc<SimulatedStore>,
+    federation: Federation,
+    drivers: BTreeMap<Name, Arc<dyn Driver>>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let mut federation = given::federation();
+        federation.sites = vec![given::site("lab")];
+        federation.pools = vec![given::pool("clinic", 0, 2)];
+        let clock = VirtualClock::new(START_MS);
+        let lab = given::name("lab");
+        let world = Arc::new(Mutex::new(World::new(3, [lab.clone()])));
+        let wanted = Wanted::Federation(Arc::new(federation.clone()));
+        let store = Arc::new(SimulatedStore::new(wanted, Arc::clone(&world), Arc::clone(&clock)));
+        let driver = SimulatedDriver::new(Arc::clone(&world), Arc::clone(&clock), Capabilities::ALL);
+        let drivers = BTreeMap::from([(lab, Arc::new(driver) as Arc<dyn Driver>)]);
+        Bench { clock, world, store, federation, drivers }
+    }
+
+    fn controller(&self, holder: &str) -> Controller {
+        Controller {
+            drivers: self.drivers.clone(),
+            store: Arc::clone(&self.store) as _,
+            clock: Arc::clone(&self.clock) as _,
+            settings: Settings { holder: holder.to_owned(), ..Settings::default() },
+        }
+    }
+
+    fn want(&mut self, change: impl Fn(&mut Federation)) {
+        change(&mut self.federation);
+        self.store.want(Wanted::Federation(Arc::new(self.federation.clone())));
+    }
+
+    /// What is there, by name.
+    fn there(&self) -> Vec<String> {
+        let world = self.world.lock().expect("the world");
+        world.machines().keys().map(|id| id.part.name()).collect()
+    }
+}
+
+/// A controller that runs on the stage, and what it tells of its passes.
+fn run(stage: &mut Stage<'static>, controller: Controller) -> (u64, Rc<RefCell<Vec<Pass>>>) {
+    let passes = Rc::new(RefCell::new(Vec::new()));
+    let told = Rc::clone(&passes);
+    let task = stage.enter(async move { controller.run(|pass| told.borrow_mut().push(pass.clone())).await });
+    (task, passes)
+}
+
+#[test]
+fn one_acts_and_the_other_takes_over() {
+    let bench = Bench::new();
+    let mut stage = Stage::new(Arc::clone(&bench.clock));
+    let (first, _) = run(&mut stage, bench.controller("first"));
+    stage.run_until(START_MS + 1_000);
+    let (_, second) = run(&mut stage, bench.controller("second"));
+    stage.run_until(START_MS + LONG_MS);
+    assert_eq!(bench.there(), ["coordinator", "clinic-0", "clinic-1"]);
+    assert!(second.borrow().iter().all(|pass| matches!(pass, Pass::Stood { .. })), "{:?}", second.borrow());
+    stage.crash(first);
+    stage.run_until(START_MS + 2 * LONG_MS + Settings::default().lease_ms);
+    assert!(matches!(second.borrow().last(), Some(Pass::Acted { planned, .. }) if planned.status.ready.met));
+}
+
+#[test]
+fn who_hands_over_is_followed_at_once() {
+    let bench = Bench::new();
+    let (first, second) = (bench.controller("first"), bench.controller("second"));
+    block_on(&bench.clock, async {
+        assert!(matches!(first.pass().await, Pass::Acted { .. }));
+        assert!(matches!(second.pass().await, Pass::Stood { .. }));
+        first.hand_over().await.expect("it holds the lease");
+        assert!(matches!(second.pass().await, Pass::Acted { .. }));
+    });
+}
+
+#[test]
+fn a_silent_site_does_not_hold_up_the_others() {
+    let mut bench = Bench::new();
+    bench.drivers.insert(given::name("edge"), Arc::new(Silent));
+    bench.want(|federation| {
+        federation.sites.push(given::site("edge"));
+        federation.pools.push(given::pool("van", 1, 1));
+    });
+    let mut stage = Stage::new(Arc::clone(&bench.clock));
+    run(&mut stage, bench.controller("only"));
+    stage.run_until(START_MS + 10 * LONG_MS);
+    assert_eq!(bench.there(), ["coordinator", "clinic-0", "clinic-1"]);
+    let status = bench.store.status().expect("a status");
+    let edge = status.sites.iter().find(|site| site.name == "edge").expect("the site");
+    assert_eq!(edge.why.as_deref(), Some("no answer after 30 s"));
+}
+
+#[test]
+fn a_site_without_a_driver_is_told() {
+    let mut bench = Bench::new();
+    bench.want(|federation| federation.sites.push(given::site("edge")));
+    block_on(&bench.clock, bench.controller("only").pass());
+    let status = bench.store.status().expect("a status");
+    assert!(status.stalled.message.contains("no driver is configured"), "{:?}", status.stalled);
+}
+
+#[test]
+fn another_document_is_seen_at_once() {
+    let mut bench = Bench::new();
+    let mut stage = Stage::new(Arc::clone(&bench.clock));
+    run(&mut stage, bench.controller("only"));
+    stage.run_until(START_MS + LONG_MS);
+    bench.want(|federation| federation.pools[0].count = 3);
+    stage.run_until(bench.clock.now_ms() + 1_000);
+    assert!(bench.there().contains(&"clinic-2".to_owned()), "{:?}", bench.there());
+}
+
+#[test]
+fn a_controller_whose_work_is_done_ends() {
+    let bench = Bench::new();
+    let mut stage = Stage::new(Arc::clone(&bench.clock));
+    let (task, _) = run(&mut stage, bench.controller("only"));
+    stage.run_until(START_MS + LONG_MS);
+    assert!(stage.is_there(task), "a federation is kept for ever");
+    bench.store.want(Wanted::Gone(bench.federation.name.clone()));
+    stage.run_until(START_MS + 2 * LONG_MS);
+    assert_eq!(bench.there(), Vec::<String>::new());
+    assert!(!stage.is_there(task));
+}
+
+#[test]
+fn it_may_run_on_any_thread() {
+    fn is_send<T: Send>(_: &T) {}
+    let controller = Bench::new().controller("only");
+    is_send(&controller.pass());
+    is_send(&controller.run(|_| ()));
+    is_send(&controller.hand_over());
+}

@@ -1,0 +1,69 @@
+//! Federations for tests: small, and whole.
+#![allow(dead_code)]
+
+pub mod random;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use trellis_plan::NodeKey;
+use trellis_spec::{
+    Containers, Coordinator, Driver, Endpoints, Federation, Isolation, Monitoring, Name, Persistence, Pool, Resources,
+    Runtime, Security, Site, Tls, Training, Upgrade,
+};
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap_or_else(|| panic!("`{text}` is not a name"))
+}
+
+pub fn key(pool: &str, index: u32) -> NodeKey {
+    NodeKey { pool: name(pool), index }
+}
+
+pub fn site(text: &str) -> Site {
+    Site { name: name(text), driver: Driver::Local { containers: Containers::No }, max_nodes: None }
+}
+
+pub fn pool(text: &str, site: usize, count: u32) -> Pool {
+    Pool {
+        name: name(text),
+        site,
+        count,
+        scaling: None,
+        image: None,
+        framework: None,
+        client_app: None,
+        isolation: Isolation::Subprocess,
+        resources: Resources::default(),
+        gpu: None,
+        node_config: BTreeMap::new(),
+        env: BTreeMap::new(),
+        python: None,
+        extra_args: Vec::new(),
+    }
+}
+
+/// Sites and pools are the caller's to add.
+pub fn federation() -> Federation {
+    Federation {
+        name: name("demo"),
+        runtime: Runtime::Trellis,
+        coordinator: Coordinator {
+            site: 0,
+            image: None,
+            endpoints: Endpoints::default(),
+            persistence: Persistence::Disk { path: None, size_bytes: None },
+            isolation: Isolation::Subprocess,
+            resources: Resources::default(),
+            env: BTreeMap::new(),
+            python: None,
+            extra_args: Vec::new(),
+        },
+        security: Security { tls: Tls::Auto, node_auth: true },
+        sites: Vec::new(),
+        pools: Vec::new(),
+        training: Training::default(),
+        monitoring: Monitoring { metrics: true, json_logs: false },
+        upgrade: Upgrade { max_unavailable: 1, drain_timeout: Duration::from_secs(300) },
+    }
+}

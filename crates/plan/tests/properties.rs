@@ -1,0 +1,209 @@
+//! What holds for every plan, whatever the document and the world are.
+
+mod given;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use trellis_plan::simulated::{Chance, World};
+use trellis_plan::{
+    Capabilities, Inventory, Ledger, NodeKey, Observation, Observed, Planned, ResourceId, ShardTable, Sighting, Verb,
+    Wanted, plan,
+};
+use trellis_spec::Federation;
+
+const MOST_STEPS: u32 = 1_000;
+const SCALINGS: u32 = 10_000;
+
+/// A federation and the world that it lives in.
+struct Case {
+    federation: Federation,
+    world: World,
+    inventory: Inventory,
+    ledger: Ledger,
+    now_ms: u64,
+}
+
+impl Case {
+    fn new(chance: &mut Chance) -> Case {
+        let federation = given::random::federation(chance);
+        let world = World::new(chance.number(), federation.sites.iter().map(|site| site.name.clone()));
+        let capabilities = federation.sites.iter().map(|site| (site.name.clone(), Capabilities::ALL)).collect();
+        let inventory = Inventory { program: "0.1.0".to_owned(), capabilities };
+        Case { federation, world, inventory, ledger: Ledger::default(), now_ms: 1_000 }
+    }
+
+    fn observe(&mut self) -> Observed {
+        self.world.advance(self.now_ms);
+        let sites = self.federation.sites.iter().map(|site| &site.name);
+        let world = &mut self.world;
+        Observed { sites: sites.map(|site| (site.clone(), world.observe(&self.federation.name, site))).collect() }
+    }
+
+    fn plan(&mut self, observed: &Observed) -> Planned {
+        let wanted = Wanted::Federation(Arc::new(self.federation.clone()));
+        plan(&wanted, observed, &self.inventory, &self.ledger, self.now_ms, 7)
+    }
+
+    /// Plans and carries out, and says whether there was something to do.
+    fn step(&mut self) -> bool {
+        let observed = self.observe();
+        let planned = self.plan(&observed);
+        self.ledger = planned.ledger.clone();
+        for action in &planned.actions {
+            let outcome = self.world.carry_out(action);
+            self.ledger.record(action, &outcome);
+        }
+        self.now_ms += 1_000;
+        !planned.actions.is_empty() || planned.status.reconciling.met
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..MOST_STEPS {
+            if !self.step() {
+                return;
+            }
+        }
+        let observed = self.observe();
+        panic!("it does not settle:\n{}", self.plan(&observed));
+    }
+
+    /// A document that changed, at a moment when the change is half done.
+    fn disturb(&mut self, chance: &mut Chance) {
+        given::random::change(&mut self.federation, chance);
+        for _ in 0..chance.between(0, 20) {
+            self.step();
+        }
+    }
+}
+
+/// What is there, without what time alone changes.
+fn machines(world: &World) -> BTreeMap<ResourceId, (String, u64, bool)> {
+    let state = |machine: &trellis_plan::simulated::Machine| {
+        (format!("{} {:?}", machine.desired.generation, machine.phase), machine.instance, machine.draining)
+    };
+    world.machines().iter().map(|(id, machine)| (id.clone(), state(machine))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_as_it_should_be_is_left_alone(seed: u64) {
+        let mut chance = Chance::new(seed);
+        let mut case = Case::new(&mut chance);
+        for _ in 0..4 {
+            given::random::change(&mut case.federation, &mut chance);
+            case.settle();
+            case.now_ms += 600_000;
+            let observed = case.observe();
+            let planned = case.plan(&observed);
+            prop_assert_eq!(&planned.actions, &[], "{}", planned);
+            prop_assert!(planned.status.ready.met, "{}", planned);
+            // A second look notes nothing more.
+            case.ledger = planned.ledger;
+            let again = case.plan(&observed);
+            prop_assert_eq!(&again.ledger, &case.ledger);
+        }
+    }
+
+    #[test]
+    fn a_plan_carried_out_twice_is_carried_out_once(seed: u64) {
+        let mut chance = Chance::new(seed);
+        let mut case = Case::new(&mut chance);
+        case.settle();
+        for _ in 0..4 {
+            case.disturb(&mut chance);
+            let observed = case.observe();
+            let planned = case.plan(&observed);
+            case.ledger = planned.ledger.clone();
+            for action in &planned.actions {
+                case.world.carry_out(action);
+            }
+            let once = machines(&case.world);
+            for action in &planned.actions {
+                case.world.carry_out(action);
+            }
+            prop_assert_eq!(&machines(&case.world), &once);
+            prop_assert_eq!(&case.world.violations, &Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_neither_made_nor_deleted(seed: u64) {
+        let mut chance = Chance::new(seed);
+        let mut case = Case::new(&mut chance);
+        case.settle();
+        for _ in 0..8 {
+            case.disturb(&mut chance);
+            let mut observed = case.observe();
+            blind(&mut observed, &mut chance);
+            let planned = case.plan(&observed);
+            for action in &planned.actions {
+                let unknown = matches!(observed.sighting(action.id()), Sighting::Unknown { .. });
+                prop_assert!(!unknown, "{} was not seen\n{}", action.verb, planned);
+                if let Verb::Create(desired) = &action.verb {
+                    let elsewhere = case.world.machines().keys().find(|id| {
+                        id.part == desired.id.part && id.site != desired.id.site
+                    });
+                    prop_assert_eq!(elsewhere, None, "it is made a second time\n{}", planned);
+                }
+            }
+        }
+    }
+}
+
+/// Takes from what was seen: whole sites, single resources, and the word that nothing is missing.
+fn blind(observed: &mut Observed, chance: &mut Chance) {
+    for observation in observed.sites.values_mut() {
+        if chance.permille(300) {
+            *observation = Observation::Unreachable { why: "no route".to_owned() };
+            continue;
+        }
+        let Observation::Seen(seen) = observation else { continue };
+        for sighting in seen.resources.values_mut() {
+            if chance.permille(300) {
+                *sighting = Sighting::Unknown { why: "no answer".to_owned() };
+            }
+        }
+        if chance.permille(300) {
+            seen.complete = false;
+            seen.resources.retain(|_, _| chance.permille(500));
+        }
+    }
+}
+
+#[test]
+fn shards_over_many_scalings() {
+    let mut chance = Chance::new(20_240_601);
+    let mut table = ShardTable::default();
+    let mut counts: BTreeMap<&str, u32> = ["north", "south", "east"].map(|pool| (pool, 0)).into();
+    let mut most = 0;
+    for _ in 0..SCALINGS {
+        let pool = ["north", "south", "east"][chance.between(0, 2) as usize];
+        counts.insert(pool, chance.between(0, 12) as u32);
+        let keys: Vec<NodeKey> =
+            counts.iter().flat_map(|(pool, count)| (0..*count).map(|index| given::key(pool, index))).collect();
+        let before: BTreeMap<NodeKey, u32> = table.holders().map(|(shard, node)| (node.clone(), shard)).collect();
+        let wanted: Vec<&NodeKey> = keys.iter().collect();
+        table.release_others(&wanted.iter().copied().collect());
+        let waiting = table.assign(&wanted, None, |_, _| false);
+        most = most.max(keys.len());
+
+        let held: BTreeMap<&NodeKey, u32> = table.holders().map(|(shard, node)| (node, shard)).collect();
+        let numbers: BTreeSet<u32> = held.values().copied().collect();
+        assert_eq!(waiting, Vec::<&NodeKey>::new(), "every wanted node has a number");
+        assert_eq!(held.keys().copied().collect::<BTreeSet<_>>(), wanted.into_iter().collect());
+        assert_eq!(numbers.len(), keys.len(), "no two have the same");
+        assert_eq!(table.total(None) as usize, most, "as many as there ever were");
+        assert!(numbers.iter().all(|number| (*number as usize) < most), "all are below the number of shards");
+        for (node, shard) in before.iter().filter(|(node, _)| held.contains_key(node)) {
+            assert_eq!(held[node], *shard, "{node} keeps its number");
+        }
+        if keys.len() == most {
+            assert_eq!(numbers, (0..most as u32).collect(), "as many nodes as ever: every shard has one");
+        }
+    }
+    assert_eq!(most, 36, "the largest count was tried too");
+}

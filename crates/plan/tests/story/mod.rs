@@ -1,0 +1,203 @@
+//! A story: lines that begin with `>` are told to a world, and what it answers stands below them.
+//!
+//! `step` plans and carries out, `plan` only plans, `settle` goes on until nothing is to be done, `settle-or-stall` until
+//! nothing can be. The other words change the document, or what happens.
+
+mod document;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use trellis_plan::simulated::World;
+use trellis_plan::{
+    Capabilities, Inventory, Ledger, NodeKey, Observation, Observed, Planned, ResourceId, Wanted, plan,
+};
+use trellis_spec::{Federation, Name};
+
+use crate::given;
+
+/// A story that does not settle after so many steps never will.
+const MOST_STEPS: u32 = 500;
+const START_MS: u64 = 1_000_000;
+
+pub struct Story {
+    federation: Federation,
+    gone: bool,
+    world: World,
+    inventory: Inventory,
+    ledger: Ledger,
+    now_ms: u64,
+    hidden: BTreeSet<String>,
+    blind: bool,
+}
+
+/// Tells the story again, with what the world answers now.
+pub fn retell(text: &str) -> String {
+    let mut story = Story::new();
+    let mut told = String::new();
+    for line in text.lines() {
+        if let Some(command) = line.strip_prefix("> ") {
+            writeln!(told, "{line}").expect("writing to a string");
+            told.push_str(&story.tell(command));
+        } else if line.starts_with('#') || line.is_empty() {
+            writeln!(told, "{line}").expect("writing to a string");
+        }
+    }
+    told
+}
+
+impl Story {
+    fn new() -> Story {
+        let program = "0.1.0".to_owned();
+        Story {
+            federation: given::federation(),
+            gone: false,
+            world: World::new(1, []),
+            inventory: Inventory { program, capabilities: Default::default() },
+            ledger: Ledger::default(),
+            now_ms: START_MS,
+            hidden: BTreeSet::new(),
+            blind: false,
+        }
+    }
+
+    fn tell(&mut self, command: &str) -> String {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words[..] {
+            ["plan"] => return self.plan().to_string(),
+            ["step"] => return self.step().to_string(),
+            ["settle"] => self.settle(|planned| !planned.status.reconciling.met),
+            ["settle-or-stall"] => self.settle(|planned| planned.status.stalled.met && !planned.status.is_in_motion()),
+            ["shards"] => return self.shards(),
+            ["wait", duration] => self.wait(document::millis(duration)),
+            ["delete"] => self.gone = true,
+            ["program", version] => version.clone_into(&mut self.inventory.program),
+            ["lose-the-ledger"] => self.ledger = Ledger::default(),
+            ["crash", part, ref why @ ..] => self.world.crash(&self.id(part), &why.join(" ")),
+            ["hang", part] => self.world.hang(&self.id(part)),
+            ["lose", part] => self.world.lose(&self.id(part)),
+            ["busy", node, duration] => {
+                let until_ms = self.now_ms + document::millis(duration);
+                self.world.give_work(&self.id(node), until_ms);
+            }
+            ["runs", "unknown"] => self.world.runs = None,
+            ["runs", runs] => self.world.runs = Some(document::number(runs)),
+            ["cut", site, ref why @ ..] => self.site_state(site).cut = Some(why.join(" ")),
+            ["reach", site] => self.site_state(site).cut = None,
+            ["hide", node] => drop(self.hidden.insert(node.to_owned())),
+            ["show", node] => drop(self.hidden.remove(node)),
+            ["busy-unknown"] => self.blind = true,
+            ["offer", site, ref settings @ ..] => self.offer(site, settings),
+            ref words => document::change(&mut self.federation, words),
+        }
+        self.build_sites();
+        String::new()
+    }
+
+    fn build_sites(&mut self) {
+        for site in &self.federation.sites {
+            self.world.sites.entry(site.name.clone()).or_default();
+            self.inventory.capabilities.entry(site.name.clone()).or_insert(Capabilities::ALL);
+        }
+    }
+
+    fn offer(&mut self, site: &str, settings: &[&str]) {
+        for setting in settings {
+            match document::setting(setting) {
+                ("gpus", gpus) => self.site_state(site).gpus = Some(document::number(gpus)),
+                ("room", room) => self.site_state(site).room = Some(document::number(room)),
+                ("hidden-room", room) => {
+                    let state = self.site_state(site);
+                    state.hides_room = true;
+                    state.room = Some(document::number(room));
+                }
+                ("refuses", "") => self.site_state(site).refuses = None,
+                ("refuses", why) => self.site_state(site).refuses = Some(why.to_owned()),
+                ("drain", "no") => {
+                    self.inventory.capabilities.entry(given::name(site)).and_modify(|can| can.drain = false);
+                }
+                (other, _) => panic!("a site offers no `{other}`"),
+            }
+        }
+    }
+
+    fn site_state(&mut self, site: &str) -> &mut trellis_plan::simulated::SiteState {
+        self.world.sites.get_mut(&given::name(site)).unwrap_or_else(|| panic!("there is no site `{site}`"))
+    }
+
+    /// What runs under that name, wherever it is.
+    fn id(&self, part: &str) -> ResourceId {
+        let found = self.world.machines().keys().find(|id| id.part.name() == part);
+        let there = || self.world.machines().keys().map(|id| id.part.name()).collect::<Vec<_>>().join(", ");
+        found.unwrap_or_else(|| panic!("there is no `{part}`, only {}", there())).clone()
+    }
+
+    fn observe(&mut self) -> Observed {
+        self.world.advance(self.now_ms);
+        let sites: Vec<Name> = self.world.sites.keys().cloned().collect();
+        let mut observed = Observed::default();
+        for site in sites {
+            let mut observation = self.world.observe(&self.federation.name, &site);
+            self.blur(&mut observation);
+            observed.sites.insert(site, observation);
+        }
+        observed
+    }
+
+    /// Takes from an observation what the story hides.
+    fn blur(&self, observation: &mut Observation) {
+        let Observation::Seen(seen) = observation else { return };
+        let before = seen.resources.len();
+        seen.resources.retain(|id, _| !self.hidden.contains(&id.part.name()));
+        seen.complete &= seen.resources.len() == before;
+        for sighting in seen.resources.values_mut() {
+            if let trellis_plan::Sighting::Present { facts, .. } = sighting
+                && self.blind
+            {
+                facts.busy = None;
+            }
+        }
+    }
+
+    fn plan(&mut self) -> Planned {
+        let observed = self.observe();
+        let wanted = match self.gone {
+            false => Wanted::Federation(Arc::new(self.federation.clone())),
+            true => Wanted::Gone(self.federation.name.clone()),
+        };
+        plan(&wanted, &observed, &self.inventory, &self.ledger, self.now_ms, 0)
+    }
+
+    fn step(&mut self) -> Planned {
+        let planned = self.plan();
+        self.ledger = planned.ledger.clone();
+        for action in &planned.actions {
+            let outcome = self.world.carry_out(action);
+            self.ledger.record(action, &outcome);
+        }
+        planned
+    }
+
+    fn wait(&mut self, duration_ms: u64) {
+        self.now_ms += duration_ms;
+        self.world.advance(self.now_ms);
+    }
+
+    fn settle(&mut self, is_at_rest: fn(&Planned) -> bool) {
+        for _ in 0..MOST_STEPS {
+            let planned = self.step();
+            if planned.actions.is_empty() && is_at_rest(&planned) {
+                return;
+            }
+            self.wait(1_000);
+        }
+        panic!("it does not settle:\n{}", self.plan());
+    }
+
+    fn shards(&self) -> String {
+        let total = self.ledger.shards.total(self.federation.training.partitions);
+        let line = |(shard, node): (u32, &NodeKey)| format!("  {shard} of {total}: {node}\n");
+        self.ledger.shards.holders().map(line).collect()
+    }
+}

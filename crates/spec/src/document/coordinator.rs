@@ -1,0 +1,133 @@
+//! The fields of the coordinator. Which site it is at is settled later, when all sites are known.
+
+use crate::federation::{Coordinator, Endpoints, Isolation, Name, Persistence, Resources};
+use crate::kind::{Choice, ListOf, Scalar, arguments, bytes, choice, cpu, environment, name, path, port, word};
+use crate::object::Object;
+use crate::problem::Place;
+
+pub(crate) const ISOLATIONS: [Choice<Isolation>; 2] = [
+    ("subprocess", Isolation::Subprocess, "apps are started by the SuperLink or SuperNode itself"),
+    ("process", Isolation::Process, "apps are started by a SuperExec beside it"),
+];
+pub(crate) const MEDIA: [Choice<Medium>; 2] =
+    [("disk", Medium::Disk, "survives everything"), ("memory", Medium::Memory, "gone with the process")];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Medium {
+    Disk,
+    Memory,
+}
+
+pub(crate) struct CoordinatorDraft {
+    pub coordinator: Coordinator,
+    pub site: Option<Name>,
+    pub site_at: Place,
+    pub place: Place,
+    pub fit: Fit,
+}
+
+/// Where that is said which only some drivers can do.
+pub(crate) struct Fit {
+    pub image: Option<Place>,
+    pub framework: Option<Place>,
+    pub python: Option<Place>,
+}
+
+impl Fit {
+    pub fn of(object: &Object<'_>) -> Self {
+        let at = |name: &str| object.has(name).then(|| object.at(name));
+        Self { image: at("image"), framework: at("framework"), python: at("python") }
+    }
+}
+
+pub(crate) fn read(object: &mut Object<'_>) -> CoordinatorDraft {
+    let site = object.optional("site", name("cloud"), "The site it is at; the first one where none is named.");
+    let coordinator = Coordinator {
+        site: 0,
+        image: object.optional("image", image(), "Container or VM image, instead of the one that the runtime decides."),
+        endpoints: object.object("endpoints", "Where it is reached.", endpoints),
+        persistence: object.object("persistence", "Where runs, nodes, messages and models are kept.", persistence),
+        isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", "Who starts ServerApps."),
+        resources: object.object("resources", "What it may use; no limit where nothing is said.", resources),
+        env: object.any("env", environment(), "Environment variables."),
+        python: object.optional("python", path("/usr/bin/python3"), PYTHON_HELP),
+        extra_args: object.any("extraArgs", arguments(), "Further arguments of the SuperLink, after all others."),
+    };
+    let fit = Fit::of(object);
+    CoordinatorDraft { coordinator, site, site_at: object.at("site"), place: object.place().clone(), fit }
+}
+
+pub(crate) const PYTHON_HELP: &str =
+    "Interpreter of Python apps, where the driver starts processes; else the first on PATH.";
+
+pub(crate) fn image() -> Scalar<String> {
+    word("the name of an image", "flwr/superlink:1.42.0", "^[^\\s]+$", |_| true)
+}
+
+fn endpoints(object: &mut Object<'_>) -> Endpoints {
+    let endpoints = Endpoints {
+        fleet: object.optional("fleet", port(), "Port for SuperNodes; a free one where none is named."),
+        control: object.optional(
+            "control",
+            port(),
+            "Port for `flwr run` and other commands; a free one where none is named.",
+        ),
+        app: object.optional("app", port(), "Port for ServerApps and SuperExecs; a free one where none is named."),
+        http: object.optional("http", port(), "Port for all of these by HTTP; a free one where none is named."),
+        advertise: object.any(
+            "advertise",
+            ListOf(host()),
+            "Names and addresses by which others reach it; its certificate covers them.",
+        ),
+    };
+    refuse_shared_ports(object, &endpoints);
+    endpoints
+}
+
+fn refuse_shared_ports(object: &Object<'_>, endpoints: &Endpoints) {
+    let ports =
+        [("fleet", endpoints.fleet), ("control", endpoints.control), ("app", endpoints.app), ("http", endpoints.http)];
+    for (index, (name, port)) in ports.iter().enumerate().filter(|(_, (_, port))| port.is_some()) {
+        if let Some((other, _)) = ports[..index].iter().find(|(_, other)| other == port) {
+            object
+                .at(name)
+                .refuse(format!("it is the same port as {other}"), "give each its own port, or leave one out");
+        }
+    }
+}
+
+/// A name or an address, without scheme and port.
+fn host() -> Scalar<String> {
+    let pattern = r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+)$";
+    word("a host name or address, without a port", "link.example.org", pattern, |text| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
+        let edges = |c: char| c.is_ascii_alphanumeric();
+        let name = text.chars().all(plain) && text.starts_with(edges) && text.ends_with(edges) && !text.contains("..");
+        name || text.parse::<std::net::Ipv6Addr>().is_ok()
+    })
+}
+
+fn persistence(object: &mut Object<'_>) -> Persistence {
+    let medium = object.or("medium", choice(&MEDIA), "disk", "Where: disk survives everything, memory nothing.");
+    let path = object.optional(
+        "path",
+        path("/var/lib/trellis"),
+        "Directory; where the driver keeps such things if none is named.",
+    );
+    let size_bytes = object.optional("size", bytes(), "Size of the volume, where the driver makes one.");
+    match medium {
+        Medium::Disk => Persistence::Disk { path, size_bytes },
+        Medium::Memory => {
+            object.refuse_idle(&["path", "size"], "with medium: memory");
+            Persistence::Memory
+        }
+    }
+}
+
+pub(crate) fn resources(object: &mut Object<'_>) -> Resources {
+    Resources {
+        cpu_millis: object.optional("cpu", cpu(), "Processors."),
+        memory_bytes: object.optional("memory", bytes(), "Memory."),
+        disk_bytes: object.optional("disk", bytes(), "Disk."),
+    }
+}

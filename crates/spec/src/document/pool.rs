@@ -1,0 +1,186 @@
+//! The fields of a pool. Which site it is at is settled later, when all sites are known.
+
+use std::collections::BTreeMap;
+
+use super::coordinator::{Fit, ISOLATIONS, PYTHON_HELP, image, resources};
+use crate::federation::{
+    ConfigTemplate, Framework, Gpu, GpuVendor, Isolation, Name, Pool, Resources, Scaling, ScalingPolicy,
+};
+use crate::kind::{
+    Choice, Scalar, arguments, choice, duration, environment, flag, fraction, name, node_config, path, whole, word,
+};
+use crate::node_config::looks_like_go;
+use crate::object::Object;
+use crate::problem::Place;
+
+pub(crate) const FRAMEWORKS: [Choice<Framework>; 3] = [
+    ("pytorch", Framework::PyTorch, "PyTorch"),
+    ("tensorflow", Framework::TensorFlow, "TensorFlow"),
+    ("sklearn", Framework::Sklearn, "scikit-learn"),
+];
+pub(crate) const VENDORS: [Choice<GpuVendor>; 2] =
+    [("nvidia", GpuVendor::Nvidia, "NVIDIA"), ("amd", GpuVendor::Amd, "AMD")];
+pub(crate) const POLICIES: [Choice<PolicyKind>; 3] = [
+    ("manual", PolicyKind::Manual, "the count that the user sets, within bounds"),
+    ("perRun", PolicyKind::PerRun, "so many nodes for each run that is at work"),
+    ("idle", PolicyKind::Idle, "idle nodes go after a while"),
+];
+const MAX_GPUS: u32 = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PolicyKind {
+    Manual,
+    PerRun,
+    Idle,
+}
+
+pub(crate) struct PoolDraft {
+    /// `None`: it cannot be read, or there is but one pool.
+    pub name: Option<Name>,
+    pub name_at: Place,
+    pub site: Option<Name>,
+    pub site_at: Place,
+    pub fit: Fit,
+    pub pool: Pool,
+}
+
+impl PoolDraft {
+    /// The pool of a document that only says how many nodes there are.
+    pub fn only(nodes: u32, at: Place) -> Self {
+        let pool = plain_pool(super::only_pool(), nodes);
+        let fit = Fit { image: None, framework: None, python: None };
+        Self { name: None, name_at: at.clone(), site: None, site_at: at, fit, pool }
+    }
+}
+
+/// A pool that says nothing but its name and count.
+pub(crate) fn plain_pool(name: Name, count: u32) -> Pool {
+    Pool {
+        name,
+        site: 0,
+        count,
+        scaling: None,
+        image: None,
+        framework: None,
+        client_app: None,
+        isolation: Isolation::Subprocess,
+        resources: Resources::default(),
+        gpu: None,
+        node_config: BTreeMap::new(),
+        env: BTreeMap::new(),
+        python: None,
+        extra_args: Vec::new(),
+    }
+}
+
+pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
+    let name = object.required("name", name("clinics"), "Name of the pool.");
+    let site = object.optional(
+        "site",
+        crate::kind::name("cloud"),
+        "The site its nodes are at; the first one where none is named.",
+    );
+    let help = "How many nodes; where nothing is said 1, or the least of scaling.";
+    let count = object.optional("count", whole(0..=super::MAX_NODES), help);
+    let scaling = object.optional_object("scaling", "Lets the count change by itself, within bounds.", scaling);
+    let count = count.unwrap_or_else(|| scaling.as_ref().map_or(1, |scaling| scaling.min));
+    let pool = Pool {
+        image: object.optional("image", image(), "Container or VM image, instead of the one that runtime and framework decide."),
+        framework: object.optional("framework", choice(&FRAMEWORKS), "What the image must bring for the apps."),
+        client_app: object.optional("clientApp", client_app(), "A ClientApp of the program itself, used for every run instead of the app it brings."),
+        isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", "Who starts ClientApps: the SuperNode, or a SuperExec beside it."),
+        resources: object.object("resources", "What each node may use; no limit where nothing is said.", resources),
+        gpu: object.optional_object("gpu", "GPUs of each node; none without it.", gpu),
+        node_config: object.any("nodeConfig", node_config(), "What apps read as node config. Text may hold {index} {replicas} {pool} {site} {node}; {{ and }} stand for braces."),
+        env: object.any("env", environment(), "Environment variables."),
+        python: object.optional("python", path("/opt/torch/bin/python"), PYTHON_HELP),
+        extra_args: object.any("extraArgs", arguments(), "Further arguments of each SuperNode, after all others."),
+        scaling,
+        ..plain_pool(name.clone().unwrap_or_else(super::only_pool), count)
+    };
+    refuse_count_out_of_bounds(object, &pool);
+    warn_of_go_templates(object, &pool.node_config);
+    let fit = Fit::of(object);
+    PoolDraft { name, name_at: object.at("name"), site, site_at: object.at("site"), fit, pool }
+}
+
+fn refuse_count_out_of_bounds(object: &Object<'_>, pool: &Pool) {
+    if let (Some(Scaling { min, max, .. }), true) = (&pool.scaling, object.has("count"))
+        && min <= max
+        && !(*min..=*max).contains(&pool.count)
+    {
+        let what = format!("{} is not within the bounds of scaling, {min} to {max}", pool.count);
+        object.at("count").refuse(what, "change one of them, or leave the count out to begin with the least");
+    }
+}
+
+fn warn_of_go_templates(object: &Object<'_>, node_config: &BTreeMap<String, ConfigTemplate>) {
+    for (key, value) in node_config {
+        if matches!(value, ConfigTemplate::Text(text) if looks_like_go(text)) {
+            let what = format!("{key} looks like a Go template, and stays text with single braces");
+            object.at("nodeConfig").warn(what, "write placeholders like {index}");
+        }
+    }
+}
+
+fn client_app() -> Scalar<String> {
+    word("a built-in app", "native:mlp", "^native:[a-z0-9-]+$", |text| {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        text.strip_prefix("native:").is_some_and(|name| !name.is_empty() && name.chars().all(plain))
+    })
+}
+
+fn gpu(object: &mut Object<'_>) -> Gpu {
+    Gpu {
+        vendor: object.or("vendor", choice(&VENDORS), "nvidia", "Whose GPUs."),
+        count: object.or("count", whole(1..=MAX_GPUS), "1", "GPUs of each node."),
+        memory_fraction: object.optional(
+            "memoryFraction",
+            fraction(),
+            "Share of the memory of each GPU that an app may take.",
+        ),
+        fallback_to_cpu: object.or(
+            "fallbackToCpu",
+            flag(),
+            "false",
+            "Without a GPU: go on with the CPU, instead of not starting.",
+        ),
+    }
+}
+
+fn scaling(object: &mut Object<'_>) -> Scaling {
+    let min = object.or("min", whole(0..=super::MAX_NODES), "0", "Fewest nodes.");
+    let max = object.required("max", whole(1..=super::MAX_NODES), "Most nodes.");
+    let help = "manual: the count that the user sets; perRun: so many nodes for each run at work; idle: nodes that have \
+                nothing to do go after a while.";
+    let policy = object.or("policy", choice(&POLICIES), "manual", help);
+    let nodes = object.optional("nodesPerRun", whole(1..=super::MAX_NODES), "Nodes for each run; with policy: perRun.");
+    let after = object.optional("idleAfter", duration(), "After how long an idle node goes; with policy: idle.");
+    let cooldown = object.or("cooldown", duration(), "5m", "After a change of the count, the next one waits so long.");
+
+    if max.is_some_and(|max| min > max) {
+        object.at("min").refuse("it is more than max", "exchange them, or change one");
+    }
+    let needs = |name: &str| {
+        if !object.has(name) {
+            object.at(name).refuse("it is missing, and the policy needs it", "write it, or choose another policy");
+        }
+    };
+    let policy = match policy {
+        PolicyKind::Manual => {
+            object.refuse_idle(&["nodesPerRun", "idleAfter"], "with policy: manual");
+            ScalingPolicy::Manual
+        }
+        PolicyKind::PerRun => {
+            object.refuse_idle(&["idleAfter"], "with policy: perRun");
+            needs("nodesPerRun");
+            ScalingPolicy::PerRun { nodes: nodes.unwrap_or(1) }
+        }
+        PolicyKind::Idle => {
+            object.refuse_idle(&["nodesPerRun"], "with policy: idle");
+            needs("idleAfter");
+            ScalingPolicy::Idle { after: after.unwrap_or_default() }
+        }
+    };
+    Scaling { min, max: max.unwrap_or(min), policy, cooldown }
+}

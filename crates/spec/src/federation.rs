@@ -1,0 +1,266 @@
+//! A federation as its document says it, with every default filled in.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Federation {
+    pub name: Name,
+    pub runtime: Runtime,
+    pub coordinator: Coordinator,
+    pub security: Security,
+    /// At least one; the first is where the coordinator is unless it says otherwise.
+    pub sites: Vec<Site>,
+    /// At least one.
+    pub pools: Vec<Pool>,
+    pub training: Training,
+    pub monitoring: Monitoring,
+    pub upgrade: Upgrade,
+}
+
+/// A name that every driver can use: 1 to 40 of a-z, 0-9 and `-`, beginning with a letter, not ending with `-`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Name(String);
+
+impl Name {
+    pub const MAX_CHARS: usize = 40;
+
+    /// `None`: not such a name.
+    pub fn new(text: &str) -> Option<Name> {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let sound = text.len() <= Self::MAX_CHARS
+            && text.starts_with(|c: char| c.is_ascii_lowercase())
+            && !text.ends_with('-')
+            && text.chars().all(allowed);
+        sound.then(|| Name(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> String {
+        name.0
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Name, String> {
+        Name::new(&text).ok_or_else(|| format!("`{text}` is not a name"))
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whose programs run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Runtime {
+    Trellis,
+    /// The official packages or images of this version.
+    Flower(FlowerVersion),
+}
+
+/// From 1.25 to 1.42.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FlowerVersion {
+    pub minor: u16,
+    pub patch: u16,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coordinator {
+    /// Index into the sites.
+    pub site: usize,
+    pub image: Option<String>,
+    pub endpoints: Endpoints,
+    pub persistence: Persistence,
+    pub isolation: Isolation,
+    pub resources: Resources,
+    pub env: BTreeMap<String, String>,
+    /// The interpreter of Python ServerApps, where the driver starts processes.
+    pub python: Option<PathBuf>,
+    pub extra_args: Vec<String>,
+}
+
+/// `None`: a port that is free is chosen, and stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoints {
+    pub fleet: Option<NonZeroU16>,
+    pub control: Option<NonZeroU16>,
+    pub app: Option<NonZeroU16>,
+    pub http: Option<NonZeroU16>,
+    /// Names and addresses by which others reach the coordinator; its certificate covers them.
+    pub advertise: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Persistence {
+    /// On disk; `None`: where the driver keeps such things.
+    Disk { path: Option<PathBuf>, size_bytes: Option<u64> },
+    /// Gone with the process.
+    Memory,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Isolation {
+    Subprocess,
+    Process,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Security {
+    pub tls: Tls,
+    /// Only nodes whose keys are registered take part.
+    pub node_auth: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tls {
+    /// Our own authority makes and renews certificates.
+    Auto,
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+        trust: PathBuf,
+    },
+    Off,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Site {
+    pub name: Name,
+    pub driver: Driver,
+    /// Most nodes that the site may hold; `None`: as many as the driver can.
+    pub max_nodes: Option<u32>,
+}
+
+/// What makes things exist at a site.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Driver {
+    Local { containers: Containers },
+    OpenNebula { endpoint: String, zone: Option<String> },
+    Kubernetes { context: Option<String>, namespace: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Containers {
+    /// Processes.
+    No,
+    Podman,
+    Docker,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pool {
+    pub name: Name,
+    /// Index into the sites.
+    pub site: usize,
+    /// Nodes wanted; within `scaling` where there is one.
+    pub count: u32,
+    pub scaling: Option<Scaling>,
+    pub image: Option<String>,
+    pub framework: Option<Framework>,
+    /// A ClientApp of the program itself (`native:mlp`), instead of those that runs bring.
+    pub client_app: Option<String>,
+    pub isolation: Isolation,
+    pub resources: Resources,
+    pub gpu: Option<Gpu>,
+    pub node_config: BTreeMap<String, ConfigTemplate>,
+    pub env: BTreeMap<String, String>,
+    pub python: Option<PathBuf>,
+    pub extra_args: Vec<String>,
+}
+
+/// A value of the node config. Text may hold `{index} {replicas} {pool} {site} {node}`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ConfigTemplate {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Framework {
+    PyTorch,
+    TensorFlow,
+    Sklearn,
+}
+
+/// What one node, or the coordinator, may use; `None`: no limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resources {
+    pub cpu_millis: Option<u32>,
+    pub memory_bytes: Option<u64>,
+    pub disk_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    pub vendor: GpuVendor,
+    pub count: u32,
+    /// Share of each GPU's memory that an app may take, above 0 and up to 1.
+    pub memory_fraction: Option<f64>,
+    /// Without a GPU: go on with the CPU, or do not start.
+    pub fallback_to_cpu: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GpuVendor {
+    Nvidia,
+    Amd,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaling {
+    pub min: u32,
+    pub max: u32,
+    pub policy: ScalingPolicy,
+    /// After a change of the count, the next one waits so long.
+    pub cooldown: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ScalingPolicy {
+    /// The count that the user sets, within bounds.
+    Manual,
+    /// So many nodes for each run that is at work.
+    PerRun { nodes: u32 },
+    /// Idle nodes go after so long.
+    Idle { after: Duration },
+}
+
+/// Settings of runs that do not say otherwise. Keys and values of the run config.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Training {
+    pub defaults: BTreeMap<String, ConfigTemplate>,
+    /// Partitions that the data is divided into; `None`: as many as nodes.
+    pub partitions: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Monitoring {
+    pub metrics: bool,
+    pub json_logs: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upgrade {
+    /// Nodes that may be away at once because of us.
+    pub max_unavailable: u32,
+    /// How long a node may finish what it works on before it is taken away.
+    pub drain_timeout: Duration,
+}

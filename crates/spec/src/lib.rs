@@ -1,0 +1,28 @@
+//! The Federation document: what a user writes, read and checked once.
+//!
+//! What is in a [`Federation`] holds together: names are unique and fit, references lead somewhere, numbers are in range.
+//! Nothing here knows what exists, or how to make it.
+
+mod amount;
+mod document;
+mod federation;
+mod kind;
+mod node_config;
+mod object;
+mod operator;
+mod problem;
+mod promises;
+mod read;
+mod reference;
+mod runtime;
+mod schema;
+mod tree;
+mod write;
+
+pub use federation::*;
+pub use node_config::{ConfigValue, render_node_config};
+pub use problem::{Mark, Problem, Problems};
+pub use read::{Reading, read, read_with_warnings};
+pub use reference::reference;
+pub use schema::schema;
+pub use write::to_yaml;

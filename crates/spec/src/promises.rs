@@ -1,0 +1,91 @@
+//! What a federation loses when the official programs run instead of ours, told before anything is made.
+
+use crate::federation::{Federation, FlowerVersion, Isolation, Persistence, Pool, Runtime, Tls};
+
+/// From here on peers of another minor release are turned away.
+const STRICT_MINOR: u16 = 30;
+/// From here on a SuperExec can speak TLS.
+const SUPEREXEC_TLS_MINOR: u16 = 30;
+
+impl Federation {
+    /// Promises that cannot be kept with the runtime that was chosen, each a sentence. Empty with our own.
+    pub fn promises_lost(&self) -> Vec<String> {
+        let Runtime::Flower(version) = self.runtime else { return Vec::new() };
+        let mut lost = vec![
+            "Rounds take seconds, not milliseconds: nodes and ServerApps ask for messages every few seconds."
+                .to_owned(),
+            "A node that is killed loses the message it works on; the run waits for it until the node counts as gone."
+                .to_owned(),
+            "Native training (`trellis run`) needs our SuperLink: the strategy is the ServerApp's, in Python."
+                .to_owned(),
+            "Nodes do not tell whether they are at work, so that one may be taken away in the middle of a round."
+                .to_owned(),
+        ];
+        lost.push(self.restart(version));
+        lost.extend(self.security_lost(version));
+        lost.extend(self.watching_lost());
+        lost.extend(self.pools.iter().flat_map(pool_lost));
+        lost
+    }
+
+    fn restart(&self, FlowerVersion { .. }: FlowerVersion) -> String {
+        match (&self.coordinator.persistence, self.coordinator.isolation) {
+            (Persistence::Memory, _) => {
+                "When the SuperLink restarts, every node ends and must be started again, and runs are lost."
+            }
+            (Persistence::Disk { .. }, Isolation::Subprocess) => {
+                "When the SuperLink restarts, runs that are at work fail, because ServerApps end with it."
+            }
+            (Persistence::Disk { .. }, Isolation::Process) => {
+                "When the SuperLink is killed, the last messages may be lost: it answers before they are safe on disk."
+            }
+        }
+        .to_owned()
+    }
+
+    fn security_lost(&self, version: FlowerVersion) -> Vec<String> {
+        let mut lost = Vec::new();
+        if self.security.tls == Tls::Auto {
+            lost.push("Renewed certificates are used only after a restart of the SuperLink.".to_owned());
+        }
+        let process = self.coordinator.isolation == Isolation::Process
+            || self.pools.iter().any(|pool| pool.isolation == Isolation::Process);
+        if self.security.tls != Tls::Off && process && version.minor < SUPEREXEC_TLS_MINOR {
+            lost.push(format!(
+                "Process isolation cannot be encrypted: the SuperExec of {version} has no TLS, so apps talk to it in the clear."
+            ));
+        }
+        lost.push(match version.minor >= STRICT_MINOR {
+            true => {
+                format!("Only nodes and apps of Flower 1.{} can take part, not those of other releases.", version.minor)
+            }
+            false => format!("Nodes of Flower 1.{STRICT_MINOR} and newer cannot take part beside those of {version}."),
+        });
+        lost
+    }
+
+    fn watching_lost(&self) -> Vec<String> {
+        let mut lost = Vec::new();
+        if self.monitoring.metrics {
+            lost.push("There are no metrics of rounds, nodes and messages (monitoring.metrics).".to_owned());
+        }
+        if self.monitoring.json_logs {
+            lost.push("Logs are text, not JSON (monitoring.jsonLogs).".to_owned());
+        }
+        lost
+    }
+}
+
+fn pool_lost(pool: &Pool) -> Vec<String> {
+    let mut lost = Vec::new();
+    if let Some(app) = &pool.client_app {
+        lost.push(format!(
+            "Pool {}: {app} is part of our SuperNode; the app that each run brings is used instead.",
+            pool.name
+        ));
+    }
+    if pool.gpu.as_ref().is_some_and(|gpu| gpu.memory_fraction.is_some()) {
+        lost.push(format!("Pool {}: apps are not held to their share of GPU memory (gpu.memoryFraction).", pool.name));
+    }
+    lost
+}

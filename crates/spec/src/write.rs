@@ -1,0 +1,184 @@
+//! The canonical form of a federation: every field, defaults too, always in the same order. Reading it gives the same again.
+
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::amount::{show_bytes, show_cpu, show_duration};
+use crate::document::{
+    API_VERSION, CONTAINERS, FRAMEWORKS, ISOLATIONS, KIND, MEDIA, Medium, Mode, POLICIES, PolicyKind, TLS_MODES,
+    VENDORS,
+};
+use crate::federation::{
+    ConfigTemplate, Coordinator, Driver, Endpoints, Federation, Gpu, Persistence, Pool, Resources, Scaling,
+    ScalingPolicy, Security, Site, Tls,
+};
+use crate::kind::choice_name;
+use yaml::{Map, Out, emit};
+
+/// As YAML. What has no value is left out.
+pub fn to_yaml(federation: &Federation) -> String {
+    let sites = &federation.sites;
+    let spec = Map::new()
+        .put("runtime", federation.runtime.to_string())
+        .put("sites", Out::list(sites, site))
+        .put("coordinator", coordinator(&federation.coordinator, sites))
+        .put("pools", Out::list(&federation.pools, |each| pool(each, sites)))
+        .put("security", security(&federation.security))
+        .put("training", training(federation))
+        .put("monitoring", monitoring(federation))
+        .put("upgrade", upgrade(federation));
+    let document = Map::new()
+        .put("apiVersion", API_VERSION)
+        .put("kind", KIND)
+        .put("metadata", Map::new().put("name", federation.name.as_str()))
+        .put("spec", spec);
+    emit(document)
+}
+
+fn site(site: &Site) -> Out {
+    let map = Map::new().put("name", site.name.as_str()).maybe("maxNodes", site.max_nodes);
+    let map = match &site.driver {
+        Driver::Local { containers } => {
+            map.put("local", Map::new().put("containers", choice_name(&CONTAINERS, containers)))
+        }
+        Driver::OpenNebula { endpoint, zone } => {
+            map.put("opennebula", Map::new().put("endpoint", endpoint.as_str()).maybe("zone", zone.as_deref()))
+        }
+        Driver::Kubernetes { context, namespace } => {
+            let fields = Map::new().maybe("context", context.as_deref()).put("namespace", namespace.as_str());
+            map.put("kubernetes", fields)
+        }
+    };
+    map.into()
+}
+
+fn coordinator(coordinator: &Coordinator, sites: &[Site]) -> Map {
+    Map::new()
+        .put("site", sites[coordinator.site].name.as_str())
+        .maybe("image", coordinator.image.as_deref())
+        .put("endpoints", endpoints(&coordinator.endpoints))
+        .put("persistence", persistence(&coordinator.persistence))
+        .put("isolation", choice_name(&ISOLATIONS, &coordinator.isolation))
+        .put("resources", resources(&coordinator.resources))
+        .put("env", environment(&coordinator.env))
+        .maybe("python", coordinator.python.as_deref().map(path))
+        .put("extraArgs", arguments(&coordinator.extra_args))
+}
+
+fn endpoints(endpoints: &Endpoints) -> Map {
+    let number = |port: Option<std::num::NonZeroU16>| port.map(|port| u32::from(port.get()));
+    Map::new()
+        .maybe("fleet", number(endpoints.fleet))
+        .maybe("control", number(endpoints.control))
+        .maybe("app", number(endpoints.app))
+        .maybe("http", number(endpoints.http))
+        .put("advertise", arguments(&endpoints.advertise))
+}
+
+fn persistence(persistence: &Persistence) -> Map {
+    let medium = |medium| Map::new().put("medium", choice_name(&MEDIA, &medium));
+    match persistence {
+        Persistence::Memory => medium(Medium::Memory),
+        Persistence::Disk { path: directory, size_bytes } => {
+            medium(Medium::Disk).maybe("path", directory.as_deref().map(path)).maybe("size", size_bytes.map(show_bytes))
+        }
+    }
+}
+
+fn pool(pool: &Pool, sites: &[Site]) -> Out {
+    Map::new()
+        .put("name", pool.name.as_str())
+        .put("site", sites[pool.site].name.as_str())
+        .put("count", pool.count)
+        .maybe("scaling", pool.scaling.as_ref().map(scaling))
+        .maybe("image", pool.image.as_deref())
+        .maybe("framework", pool.framework.map(|framework| choice_name(&FRAMEWORKS, &framework)))
+        .maybe("clientApp", pool.client_app.as_deref())
+        .put("isolation", choice_name(&ISOLATIONS, &pool.isolation))
+        .put("resources", resources(&pool.resources))
+        .maybe("gpu", pool.gpu.as_ref().map(gpu))
+        .put("nodeConfig", config(&pool.node_config))
+        .put("env", environment(&pool.env))
+        .maybe("python", pool.python.as_deref().map(path))
+        .put("extraArgs", arguments(&pool.extra_args))
+        .into()
+}
+
+fn scaling(scaling: &Scaling) -> Map {
+    let map = Map::new().put("min", scaling.min).put("max", scaling.max);
+    let policy = |map: Map, kind| map.put("policy", choice_name(&POLICIES, &kind));
+    let map = match scaling.policy {
+        ScalingPolicy::Manual => policy(map, PolicyKind::Manual),
+        ScalingPolicy::PerRun { nodes } => policy(map, PolicyKind::PerRun).put("nodesPerRun", nodes),
+        ScalingPolicy::Idle { after } => policy(map, PolicyKind::Idle).put("idleAfter", show_duration(after)),
+    };
+    map.put("cooldown", show_duration(scaling.cooldown))
+}
+
+fn gpu(gpu: &Gpu) -> Map {
+    Map::new()
+        .put("vendor", choice_name(&VENDORS, &gpu.vendor))
+        .put("count", gpu.count)
+        .maybe("memoryFraction", gpu.memory_fraction.map(|share| json!(share)))
+        .put("fallbackToCpu", gpu.fallback_to_cpu)
+}
+
+fn security(security: &Security) -> Map {
+    let mode = |mode| Map::new().put("mode", choice_name(&TLS_MODES, &mode));
+    let tls = match &security.tls {
+        Tls::Auto => mode(Mode::Auto),
+        Tls::Off => mode(Mode::None),
+        Tls::Files { certificate, key, trust } => {
+            mode(Mode::Files).put("certificate", path(certificate)).put("key", path(key)).put("trust", path(trust))
+        }
+    };
+    Map::new().put("tls", tls).put("nodeAuth", security.node_auth)
+}
+
+fn training(federation: &Federation) -> Map {
+    let training = &federation.training;
+    Map::new().maybe("partitions", training.partitions).put("runConfig", config(&training.defaults))
+}
+
+fn monitoring(federation: &Federation) -> Map {
+    let monitoring = &federation.monitoring;
+    Map::new().put("metrics", monitoring.metrics).put("jsonLogs", monitoring.json_logs)
+}
+
+fn upgrade(federation: &Federation) -> Map {
+    let upgrade = &federation.upgrade;
+    Map::new().put("maxUnavailable", upgrade.max_unavailable).put("drainTimeout", show_duration(upgrade.drain_timeout))
+}
+
+fn resources(resources: &Resources) -> Map {
+    Map::new()
+        .maybe("cpu", resources.cpu_millis.map(show_cpu))
+        .maybe("memory", resources.memory_bytes.map(show_bytes))
+        .maybe("disk", resources.disk_bytes.map(show_bytes))
+}
+
+fn config(values: &BTreeMap<String, ConfigTemplate>) -> Map {
+    values.iter().fold(Map::new(), |map, (key, value)| match value {
+        ConfigTemplate::Bool(on) => map.put(key, *on),
+        ConfigTemplate::Int(number) => map.put(key, json!(number)),
+        ConfigTemplate::Float(number) => map.put(key, json!(number)),
+        ConfigTemplate::Text(text) => map.put(key, text.as_str()),
+    })
+}
+
+fn environment(variables: &BTreeMap<String, String>) -> Map {
+    variables.iter().fold(Map::new(), |map, (name, value)| map.put(name, value.as_str()))
+}
+
+fn arguments(arguments: &[String]) -> Out {
+    Out::list(arguments, |argument| argument.as_str().into())
+}
+
+/// Only paths that can be read come from documents; others are shown as well as they can be.
+fn path(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
