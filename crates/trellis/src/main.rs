@@ -13,6 +13,7 @@ mod nodes;
 mod pki;
 mod process;
 mod remote;
+mod schema;
 mod settings;
 mod superlink;
 mod supernode;
@@ -66,6 +67,7 @@ enum Command {
     Audit(audit::AuditArgs),
     Login(login::LoginArgs),
     Whoami(whoami::WhoamiArgs),
+    Schema(schema::SchemaArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
         shell: clap_complete::Shell,
@@ -115,6 +117,7 @@ impl Command {
             Command::Audit(args) => audit::run(&args),
             Command::Login(args) => login::run(&args),
             Command::Whoami(args) => whoami::run(&args),
+            Command::Schema(args) => schema::run(&args),
             Command::Completions { shell } => print_completions(shell),
         }
     }
