@@ -10,7 +10,7 @@ mod training;
 use std::time::Duration;
 
 use crate::federation::{Containers, Driver, Federation, Monitoring, Name, Runtime, Security, Site};
-use crate::kind::{Choice, Unavailable, choice, duration, flag, name, unavailable, whole};
+use crate::kind::{Unavailable, duration, flag, name, one_of, unavailable, whole};
 use crate::object::Object;
 use crate::runtime::runtime;
 
@@ -25,13 +25,10 @@ pub(crate) const KIND: &str = "Federation";
 /// Of one pool; and nodes that may be away at once.
 pub(crate) const MAX_NODES: u32 = 100_000;
 
-const API_VERSIONS: [Choice<()>; 1] = [(API_VERSION, (), "this document")];
-const KINDS: [Choice<()>; 1] = [(KIND, (), "this document")];
-
 /// A whole document. `None`: something is wrong with it, which is noted.
 pub(crate) fn federation(document: &mut Object<'_>) -> Option<Federation> {
-    document.required("apiVersion", choice(&API_VERSIONS), "Which document this is.");
-    document.required("kind", choice(&KINDS), "Which document this is.");
+    document.required("apiVersion", one_of(&[API_VERSION]), "Which document this is.");
+    document.required("kind", one_of(&[KIND]), "Which document this is.");
     let named = document.required_object("metadata", "What it is called.", metadata);
     let spec = document.required_object("spec", "What there shall be.", Spec::read);
     spec.checked(named)
@@ -67,8 +64,8 @@ pub(crate) struct Spec {
 
 impl Spec {
     pub fn read(spec: &mut Object<'_>) -> Self {
-        let help = "Whose programs run: ours, or the official ones of a release. The plan says which promises then cannot \
-                    be kept.";
+        let help = "Whose programs run: ours, or the official ones of a release. The plan says which promises then \
+                    cannot be kept.";
         let runtime = spec.or("runtime", runtime(), "trellis", help);
         let help = "Short for one pool called `nodes`, of so many nodes.";
         let nodes = spec.optional("nodes", whole(0..=MAX_NODES), help);

@@ -1,4 +1,5 @@
-//! The kinds of values that fields have: each reads one, and says of itself what it takes, to people and as JSON Schema.
+//! The kinds of values that fields have: each reads one, and says of itself what it takes, to people and as JSON
+//! Schema.
 
 mod basic;
 mod config;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 
-pub(crate) use basic::{Choice, choice, choice_name, flag, name, path, port, text, whole, word};
+pub(crate) use basic::{Choice, choice, choice_name, flag, name, one_of, path, port, text, whole, word};
 pub(crate) use config::{arguments, config_values, environment, node_config};
 pub(crate) use quantity::{Unavailable, bytes, cpu, duration, fraction, share, unavailable};
 

@@ -17,8 +17,8 @@ pub enum ConfigValue {
     Text(String),
 }
 
-/// The node config of the node `index` of `replicas` in a pool. A value that is `{index}` or `{replicas}` and nothing else
-/// becomes a number.
+/// The node config of the node `index` of `replicas` in a pool. A value that is `{index}` or `{replicas}` and nothing
+/// else becomes a number.
 pub fn render_node_config(
     pool: &Pool,
     index: u32,

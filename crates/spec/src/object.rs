@@ -1,8 +1,8 @@
-//! Reading a mapping field by field, and describing it by the same calls: each field is said once, with its name, what it
-//! takes, its default and its help. So what is read, the JSON Schema and the reference cannot drift apart.
+//! Reading a mapping field by field, and describing it by the same calls: each field is said once, with its name, what
+//! it takes, its default and its help. So what is read, the JSON Schema and the reference cannot drift apart.
 //!
-//! A function that reads an object must ask for all its fields, whatever it finds: it also runs without a document, to be
-//! described.
+//! A function that reads an object must ask for all its fields, whatever it finds: it also runs without a document, to
+//! be described.
 
 use crate::kind::Kind;
 use crate::problem::{Mark, Notes, Place, suggest};
@@ -21,7 +21,7 @@ pub(crate) struct Property {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
-    Value { words: String, schema: serde_json::Value },
+    Value { words: String, example: String, schema: serde_json::Value },
     Object(Vec<Property>),
     Objects(Vec<Property>),
 }
@@ -118,15 +118,15 @@ impl<'d> Object<'d> {
         fields: impl Fn(&mut Object<'_>) -> T,
     ) -> T {
         self.know(name, help, true, None, || Shape::Object(describe(&fields)));
-        let node = self.get(name);
         let place = self.at(name);
-        if node.is_none() && self.complains {
-            place.refuse("it is missing", "write it, with its fields under it");
-            return read_quietly(place, &fields);
-        }
-        match self.complains {
-            true => read_as(node, place, self.lenient, &fields),
-            false => read_quietly(place, &fields),
+        match self.get(name) {
+            Some(node) => read_as(Some(node), place, self.lenient, &fields),
+            None => {
+                if self.complains {
+                    place.refuse("it is missing", "write it, with its fields under it");
+                }
+                read_quietly(place, &fields)
+            }
         }
     }
 
@@ -216,7 +216,7 @@ impl<'d> Object<'d> {
         for (key, _) in entries.iter().filter(|(key, _)| !self.known.contains(&key.name.as_str()) && key.name != "<<") {
             let place = self.place.field(&key.name, key.mark);
             match self.lenient {
-                true => place.warn("it has no counterpart, and is left out", "nothing, if it is not needed"),
+                true => place.warn("it has no counterpart, and is left out", "nothing, if you can do without it"),
                 false => place.refuse("there is no such field", suggest(&key.name, self.known.iter().copied())),
             }
         }
@@ -235,5 +235,5 @@ fn how_to_write(kind: &impl Kind) -> String {
 }
 
 fn value_shape(kind: &impl Kind) -> Shape {
-    Shape::Value { words: kind.words(), schema: kind.schema() }
+    Shape::Value { words: kind.words(), example: kind.example(), schema: kind.schema() }
 }

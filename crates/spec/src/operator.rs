@@ -1,5 +1,5 @@
-//! Reads a `Federation` of the Kubernetes operator of exalsius (`flwr.exalsius.ai/v1`) as one of ours. A field that has no
-//! counterpart is named in a warning. Nothing is said about how that operator carries a document out.
+//! Reads a `Federation` of the Kubernetes operator of exalsius (`flwr.exalsius.ai/v1`) as one of ours. A field that has
+//! no counterpart is named in a warning. Nothing is said about how that operator carries a document out.
 
 mod parts;
 
@@ -17,7 +17,7 @@ use crate::tree::Node;
 use parts::{Settings, environment, gpu, images, node_config, ports, resources};
 
 pub(crate) const API_VERSION: &str = "flwr.exalsius.ai/v1";
-const MODES: [Choice<Mode>; 2] = [("DaemonSet", Mode::DaemonSet, ""), ("StatefulSet", Mode::StatefulSet, "")];
+const MODES: [Choice<Mode>; 2] = [("DaemonSet", Mode::DaemonSet), ("StatefulSet", Mode::StatefulSet)];
 /// What the API server adds, and nobody wrote.
 const OF_THE_SERVER: [&str; 9] = [
     "annotations",

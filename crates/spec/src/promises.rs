@@ -21,26 +21,24 @@ impl Federation {
             "Nodes do not tell whether they are at work, so that one may be taken away in the middle of a round."
                 .to_owned(),
         ];
-        lost.push(self.restart(version));
+        lost.extend(self.restart_lost());
         lost.extend(self.security_lost(version));
         lost.extend(self.watching_lost());
         lost.extend(self.pools.iter().flat_map(pool_lost));
         lost
     }
 
-    fn restart(&self, FlowerVersion { .. }: FlowerVersion) -> String {
-        match (&self.coordinator.persistence, self.coordinator.isolation) {
+    fn restart_lost(&self) -> Option<String> {
+        let lost = match (&self.coordinator.persistence, self.coordinator.isolation) {
             (Persistence::Memory, _) => {
                 "When the SuperLink restarts, every node ends and must be started again, and runs are lost."
             }
             (Persistence::Disk { .. }, Isolation::Subprocess) => {
                 "When the SuperLink restarts, runs that are at work fail, because ServerApps end with it."
             }
-            (Persistence::Disk { .. }, Isolation::Process) => {
-                "When the SuperLink is killed, the last messages may be lost: it answers before they are safe on disk."
-            }
-        }
-        .to_owned()
+            (Persistence::Disk { .. }, Isolation::Process) => return None,
+        };
+        Some(lost.to_owned())
     }
 
     fn security_lost(&self, version: FlowerVersion) -> Vec<String> {
@@ -51,15 +49,13 @@ impl Federation {
         let process = self.coordinator.isolation == Isolation::Process
             || self.pools.iter().any(|pool| pool.isolation == Isolation::Process);
         if self.security.tls != Tls::Off && process && version.minor < SUPEREXEC_TLS_MINOR {
-            lost.push(format!(
-                "Process isolation cannot be encrypted: the SuperExec of {version} has no TLS, so apps talk to it in the clear."
-            ));
+            lost.push(format!("Process isolation cannot be encrypted: the SuperExec of {version} has no TLS."));
         }
         lost.push(match version.minor >= STRICT_MINOR {
             true => {
                 format!("Only nodes and apps of Flower 1.{} can take part, not those of other releases.", version.minor)
             }
-            false => format!("Nodes of Flower 1.{STRICT_MINOR} and newer cannot take part beside those of {version}."),
+            false => format!("Nodes and apps of releases other than {version} may fail, or be misunderstood."),
         });
         lost
     }

@@ -23,7 +23,7 @@ fn section(text: &mut String, title: &str, fields: &[Property]) {
         let default = match (field.required, field.default) {
             (true, _) => "required".to_owned(),
             (false, Some(default)) => format!("`{default}`"),
-            (false, None) => "none".to_owned(),
+            (false, None) => String::new(),
         };
         writeln!(text, "| `{name}` | {} | {default} | {} |", takes(title, field), help.replace('|', "\\|"))
             .expect(written);
@@ -43,7 +43,10 @@ fn takes(title: &str, field: &Property) -> String {
         format!("[`{path}`](#{anchor})")
     };
     match &field.shape {
-        Shape::Value { words, .. } => words.clone(),
+        Shape::Value { words, example, schema } => match words == example || !schema["enum"].is_null() {
+            true => words.clone(),
+            false => format!("{words}, like `{example}`"),
+        },
         Shape::Object(_) => format!("fields, see {}", link()),
         Shape::Objects(_) => format!("a list, see {}", link()),
     }

@@ -1,5 +1,7 @@
 //! YAML (and so JSON) as a tree in which everything knows its line and column. Knows nothing of what is in a document.
 
+mod json;
+
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -40,7 +42,8 @@ pub(crate) struct Key {
 impl Node {
     /// Nothing is written here, or `null`.
     pub fn is_null(&self) -> bool {
-        matches!(&self.value, Value::Scalar { text, plain: true } if ["", "~", "null", "Null", "NULL"].contains(&text.as_str()))
+        let nothing = |text: &str| ["", "~", "null", "Null", "NULL"].contains(&text);
+        matches!(&self.value, Value::Scalar { text, plain: true } if nothing(text))
     }
 
     pub fn get(&self, name: &str) -> Option<&Node> {
@@ -78,7 +81,8 @@ pub(crate) fn parse(text: &str, notes: &Rc<Notes>) -> Vec<Node> {
         return Vec::new();
     }
     let mut builder = Builder { notes, open: Vec::new(), anchors: HashMap::new(), nodes: 0, documents: Vec::new() };
-    let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let text = json::as_yaml(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let mut parser = Parser::new_from_str(&text);
     loop {
         match parser.next_token() {
             Ok((Event::StreamEnd, _)) => break,

@@ -1,4 +1,5 @@
-//! The canonical form of a federation: every field, defaults too, always in the same order. Reading it gives the same again.
+//! The canonical form of a federation: every field, defaults too, always in the same order. Reading it gives the same
+//! again.
 
 mod yaml;
 
@@ -83,9 +84,9 @@ fn persistence(persistence: &Persistence) -> Map {
     let medium = |medium| Map::new().put("medium", choice_name(&MEDIA, &medium));
     match persistence {
         Persistence::Memory => medium(Medium::Memory),
-        Persistence::Disk { path: directory, size_bytes } => {
-            medium(Medium::Disk).maybe("path", directory.as_deref().map(path)).maybe("size", size_bytes.map(show_bytes))
-        }
+        Persistence::Disk { path: directory, size_bytes } => medium(Medium::Disk)
+            .maybe("path", directory.as_deref().map(path))
+            .maybe("size", size_bytes.map(|bytes| Out::Amount(show_bytes(bytes)))),
     }
 }
 
@@ -114,9 +115,11 @@ fn scaling(scaling: &Scaling) -> Map {
     let map = match scaling.policy {
         ScalingPolicy::Manual => policy(map, PolicyKind::Manual),
         ScalingPolicy::PerRun { nodes } => policy(map, PolicyKind::PerRun).put("nodesPerRun", nodes),
-        ScalingPolicy::Idle { after } => policy(map, PolicyKind::Idle).put("idleAfter", show_duration(after)),
+        ScalingPolicy::Idle { after } => {
+            policy(map, PolicyKind::Idle).put("idleAfter", Out::Amount(show_duration(after)))
+        }
     };
-    map.put("cooldown", show_duration(scaling.cooldown))
+    map.put("cooldown", Out::Amount(show_duration(scaling.cooldown)))
 }
 
 fn gpu(gpu: &Gpu) -> Map {
@@ -151,14 +154,16 @@ fn monitoring(federation: &Federation) -> Map {
 
 fn upgrade(federation: &Federation) -> Map {
     let upgrade = &federation.upgrade;
-    Map::new().put("maxUnavailable", upgrade.max_unavailable).put("drainTimeout", show_duration(upgrade.drain_timeout))
+    Map::new()
+        .put("maxUnavailable", upgrade.max_unavailable)
+        .put("drainTimeout", Out::Amount(show_duration(upgrade.drain_timeout)))
 }
 
 fn resources(resources: &Resources) -> Map {
     Map::new()
-        .maybe("cpu", resources.cpu_millis.map(show_cpu))
-        .maybe("memory", resources.memory_bytes.map(show_bytes))
-        .maybe("disk", resources.disk_bytes.map(show_bytes))
+        .maybe("cpu", resources.cpu_millis.map(|millis| Out::Amount(show_cpu(millis))))
+        .maybe("memory", resources.memory_bytes.map(|bytes| Out::Amount(show_bytes(bytes))))
+        .maybe("disk", resources.disk_bytes.map(|bytes| Out::Amount(show_bytes(bytes))))
 }
 
 fn config(values: &BTreeMap<String, ConfigTemplate>) -> Map {

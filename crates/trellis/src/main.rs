@@ -17,6 +17,7 @@ mod remote;
 mod run;
 mod serverapp;
 mod service;
+mod schema;
 mod settings;
 mod superlink;
 mod supernode;
@@ -76,6 +77,7 @@ enum Command {
     Audit(audit::AuditArgs),
     Login(login::LoginArgs),
     Whoami(whoami::WhoamiArgs),
+    Schema(schema::SchemaArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
         shell: clap_complete::Shell,
@@ -128,6 +130,7 @@ impl Command {
             Command::Audit(args) => audit::run(&args),
             Command::Login(args) => login::run(&args),
             Command::Whoami(args) => whoami::run(&args),
+            Command::Schema(args) => schema::run(&args),
             Command::Completions { shell } => print_completions(shell),
         }
     }

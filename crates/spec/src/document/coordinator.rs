@@ -5,12 +5,9 @@ use crate::kind::{Choice, ListOf, Scalar, arguments, bytes, choice, cpu, environ
 use crate::object::Object;
 use crate::problem::Place;
 
-pub(crate) const ISOLATIONS: [Choice<Isolation>; 2] = [
-    ("subprocess", Isolation::Subprocess, "apps are started by the SuperLink or SuperNode itself"),
-    ("process", Isolation::Process, "apps are started by a SuperExec beside it"),
-];
-pub(crate) const MEDIA: [Choice<Medium>; 2] =
-    [("disk", Medium::Disk, "survives everything"), ("memory", Medium::Memory, "gone with the process")];
+pub(crate) const ISOLATIONS: [Choice<Isolation>; 2] =
+    [("subprocess", Isolation::Subprocess), ("process", Isolation::Process)];
+pub(crate) const MEDIA: [Choice<Medium>; 2] = [("disk", Medium::Disk), ("memory", Medium::Memory)];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Medium {
@@ -47,7 +44,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> CoordinatorDraft {
         image: object.optional("image", image(), "Container or VM image, instead of the one that the runtime decides."),
         endpoints: object.object("endpoints", "Where it is reached.", endpoints),
         persistence: object.object("persistence", "Where runs, nodes, messages and models are kept.", persistence),
-        isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", "Who starts ServerApps."),
+        isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", ISOLATION_HELP),
         resources: object.object("resources", "What it may use; no limit where nothing is said.", resources),
         env: object.any("env", environment(), "Environment variables."),
         python: object.optional("python", path("/usr/bin/python3"), PYTHON_HELP),
@@ -57,6 +54,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> CoordinatorDraft {
     CoordinatorDraft { coordinator, site, site_at: object.at("site"), place: object.place().clone(), fit }
 }
 
+const ISOLATION_HELP: &str = "Who starts ServerApps: the SuperLink (subprocess), or a SuperExec beside it (process).";
 pub(crate) const PYTHON_HELP: &str =
     "Interpreter of Python apps, where the driver starts processes; else the first on PATH.";
 

@@ -13,19 +13,19 @@ use crate::node_config::looks_like_go;
 use crate::object::Object;
 use crate::problem::Place;
 
-pub(crate) const FRAMEWORKS: [Choice<Framework>; 3] = [
-    ("pytorch", Framework::PyTorch, "PyTorch"),
-    ("tensorflow", Framework::TensorFlow, "TensorFlow"),
-    ("sklearn", Framework::Sklearn, "scikit-learn"),
-];
-pub(crate) const VENDORS: [Choice<GpuVendor>; 2] =
-    [("nvidia", GpuVendor::Nvidia, "NVIDIA"), ("amd", GpuVendor::Amd, "AMD")];
-pub(crate) const POLICIES: [Choice<PolicyKind>; 3] = [
-    ("manual", PolicyKind::Manual, "the count that the user sets, within bounds"),
-    ("perRun", PolicyKind::PerRun, "so many nodes for each run that is at work"),
-    ("idle", PolicyKind::Idle, "idle nodes go after a while"),
-];
+pub(crate) const FRAMEWORKS: [Choice<Framework>; 3] =
+    [("pytorch", Framework::PyTorch), ("tensorflow", Framework::TensorFlow), ("sklearn", Framework::Sklearn)];
+pub(crate) const VENDORS: [Choice<GpuVendor>; 2] = [("nvidia", GpuVendor::Nvidia), ("amd", GpuVendor::Amd)];
+pub(crate) const POLICIES: [Choice<PolicyKind>; 3] =
+    [("manual", PolicyKind::Manual), ("perRun", PolicyKind::PerRun), ("idle", PolicyKind::Idle)];
 const MAX_GPUS: u32 = 64;
+
+const SITE_HELP: &str = "The site its nodes are at; the first one where none is named.";
+const IMAGE_HELP: &str = "Container or VM image, instead of the one that runtime and framework decide.";
+const APP_HELP: &str = "A ClientApp of the program itself, used for every run instead of the app it brings.";
+const ISOLATION_HELP: &str = "Who starts ClientApps: the SuperNode (subprocess), or a SuperExec beside it (process).";
+const CONFIG_HELP: &str = "What apps read as node config. Text may hold {index} {replicas} {pool} {site} {node}; {{ and }} \
+                           stand for braces.";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PolicyKind {
@@ -75,23 +75,19 @@ pub(crate) fn plain_pool(name: Name, count: u32) -> Pool {
 
 pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
     let name = object.required("name", name("clinics"), "Name of the pool.");
-    let site = object.optional(
-        "site",
-        crate::kind::name("cloud"),
-        "The site its nodes are at; the first one where none is named.",
-    );
+    let site = object.optional("site", crate::kind::name("cloud"), SITE_HELP);
     let help = "How many nodes; where nothing is said 1, or the least of scaling.";
     let count = object.optional("count", whole(0..=super::MAX_NODES), help);
     let scaling = object.optional_object("scaling", "Lets the count change by itself, within bounds.", scaling);
     let count = count.unwrap_or_else(|| scaling.as_ref().map_or(1, |scaling| scaling.min));
     let pool = Pool {
-        image: object.optional("image", image(), "Container or VM image, instead of the one that runtime and framework decide."),
+        image: object.optional("image", image(), IMAGE_HELP),
         framework: object.optional("framework", choice(&FRAMEWORKS), "What the image must bring for the apps."),
-        client_app: object.optional("clientApp", client_app(), "A ClientApp of the program itself, used for every run instead of the app it brings."),
-        isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", "Who starts ClientApps: the SuperNode, or a SuperExec beside it."),
+        client_app: object.optional("clientApp", client_app(), APP_HELP),
+        isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", ISOLATION_HELP),
         resources: object.object("resources", "What each node may use; no limit where nothing is said.", resources),
         gpu: object.optional_object("gpu", "GPUs of each node; none without it.", gpu),
-        node_config: object.any("nodeConfig", node_config(), "What apps read as node config. Text may hold {index} {replicas} {pool} {site} {node}; {{ and }} stand for braces."),
+        node_config: object.any("nodeConfig", node_config(), CONFIG_HELP),
         env: object.any("env", environment(), "Environment variables."),
         python: object.optional("python", path("/opt/torch/bin/python"), PYTHON_HELP),
         extra_args: object.any("extraArgs", arguments(), "Further arguments of each SuperNode, after all others."),
@@ -137,13 +133,13 @@ fn gpu(object: &mut Object<'_>) -> Gpu {
         memory_fraction: object.optional(
             "memoryFraction",
             fraction(),
-            "Share of the memory of each GPU that an app may take.",
+            "Share of the memory of a GPU that an app may take.",
         ),
         fallback_to_cpu: object.or(
             "fallbackToCpu",
             flag(),
             "false",
-            "Without a GPU: go on with the CPU, instead of not starting.",
+            "Without a GPU: use the CPU, instead of not starting.",
         ),
     }
 }
@@ -151,8 +147,8 @@ fn gpu(object: &mut Object<'_>) -> Gpu {
 fn scaling(object: &mut Object<'_>) -> Scaling {
     let min = object.or("min", whole(0..=super::MAX_NODES), "0", "Fewest nodes.");
     let max = object.required("max", whole(1..=super::MAX_NODES), "Most nodes.");
-    let help = "manual: the count that the user sets; perRun: so many nodes for each run at work; idle: nodes that have \
-                nothing to do go after a while.";
+    let help = "manual: the count that the user sets; perRun: so many nodes for each run at work; idle: nodes that \
+                have nothing to do go after a while.";
     let policy = object.or("policy", choice(&POLICIES), "manual", help);
     let nodes = object.optional("nodesPerRun", whole(1..=super::MAX_NODES), "Nodes for each run; with policy: perRun.");
     let after = object.optional("idleAfter", duration(), "After how long an idle node goes; with policy: idle.");

@@ -13,11 +13,7 @@ pub(crate) enum Mode {
     None,
 }
 
-pub(crate) const TLS_MODES: [Choice<Mode>; 3] = [
-    ("auto", Mode::Auto, "our own authority makes and renews certificates"),
-    ("files", Mode::Files, "certificate, key and trust are given"),
-    ("none", Mode::None, "nothing is encrypted"),
-];
+pub(crate) const TLS_MODES: [Choice<Mode>; 3] = [("auto", Mode::Auto), ("files", Mode::Files), ("none", Mode::None)];
 const FILES: [&str; 3] = ["certificate", "key", "trust"];
 
 pub(crate) fn read(object: &mut Object<'_>) -> Security {
@@ -32,8 +28,8 @@ pub(crate) fn read(object: &mut Object<'_>) -> Security {
 }
 
 fn tls(object: &mut Object<'_>) -> Tls {
-    let help = "auto: our own authority makes and renews certificates; files: they are given; none: nothing is encrypted. \
-                files where files are given, else auto.";
+    let help = "auto: our own authority makes and renews certificates; files: they are given; none: nothing is \
+                encrypted. files where files are given, else auto.";
     let mode = object.optional("mode", choice(&TLS_MODES), help);
     let certificate =
         object.optional("certificate", path("/etc/trellis/link.pem"), "Certificate of the SuperLink (PEM).");

@@ -5,11 +5,8 @@ use crate::kind::{Choice, Scalar, choice, name, whole, word};
 use crate::object::Object;
 use crate::problem::Place;
 
-pub(crate) const CONTAINERS: [Choice<Containers>; 3] = [
-    ("none", Containers::No, "processes"),
-    ("podman", Containers::Podman, "containers, by Podman"),
-    ("docker", Containers::Docker, "containers, by Docker"),
-];
+pub(crate) const CONTAINERS: [Choice<Containers>; 3] =
+    [("none", Containers::No), ("podman", Containers::Podman), ("docker", Containers::Docker)];
 const DRIVERS: [&str; 3] = ["local", "opennebula", "kubernetes"];
 
 pub(crate) struct SiteDraft {

@@ -3,27 +3,27 @@
 use std::collections::BTreeMap;
 
 use crate::federation::{ConfigTemplate, Training};
-use crate::kind::{Choice, choice, config_values, flag, share, whole};
+use crate::kind::{config_values, flag, one_of, share, whole};
 use crate::object::Object;
 use crate::problem::Place;
 
 const MAX_ROUNDS: u32 = 1_000_000;
-const STRATEGIES: [Choice<&str>; 15] = [
-    ("FedAvg", "FedAvg", ""),
-    ("FedAvgM", "FedAvgM", ""),
-    ("FedProx", "FedProx", ""),
-    ("FedAdagrad", "FedAdagrad", ""),
-    ("FedAdam", "FedAdam", ""),
-    ("FedYogi", "FedYogi", ""),
-    ("FedMedian", "FedMedian", ""),
-    ("FedTrimmedAvg", "FedTrimmedAvg", ""),
-    ("Krum", "Krum", ""),
-    ("MultiKrum", "MultiKrum", ""),
-    ("Bulyan", "Bulyan", ""),
-    ("QFedAvg", "QFedAvg", ""),
-    ("FaultTolerantFedAvg", "FaultTolerantFedAvg", ""),
-    ("FedXgbBagging", "FedXgbBagging", ""),
-    ("FedXgbCyclic", "FedXgbCyclic", ""),
+const STRATEGIES: [&str; 15] = [
+    "FedAvg",
+    "FedAvgM",
+    "FedProx",
+    "FedAdagrad",
+    "FedAdam",
+    "FedYogi",
+    "FedMedian",
+    "FedTrimmedAvg",
+    "Krum",
+    "MultiKrum",
+    "Bulyan",
+    "QFedAvg",
+    "FaultTolerantFedAvg",
+    "FedXgbBagging",
+    "FedXgbCyclic",
 ];
 
 pub(crate) struct TrainingDraft {
@@ -35,7 +35,7 @@ pub(crate) struct TrainingDraft {
 
 pub(crate) fn read(object: &mut Object<'_>) -> TrainingDraft {
     let mut settings = Settings::default();
-    let strategy = object.optional("strategy", choice(&STRATEGIES), "How replies become the next model (`strategy`).");
+    let strategy = object.optional("strategy", one_of(&STRATEGIES), "How replies become the next model (`strategy`).");
     settings.put(object, "strategy", "strategy", strategy.map(|name| ConfigTemplate::Text(name.to_owned())));
     let rounds = object.optional("rounds", whole(1..=MAX_ROUNDS), "Rounds of a run (`num-server-rounds`).");
     settings.put(object, "rounds", "num-server-rounds", rounds.map(number));
@@ -51,12 +51,12 @@ pub(crate) fn read(object: &mut Object<'_>) -> TrainingDraft {
         ("fractionTrain", "fraction-train", "Share of the nodes that train in each round (`fraction-train`)."),
         ("fractionEvaluate", "fraction-evaluate", "Share that evaluates in each round (`fraction-evaluate`)."),
     ] {
-        let part = object.optional(name, share(0.0..=1.0), help);
+        let part = object.optional(name, share(), help);
         settings.put(object, name, key, part.map(ConfigTemplate::Float));
     }
     let kept = object.object("checkpoints", "Models that are kept during a run.", checkpoints);
-    for (name, key, value) in kept {
-        settings.put(object, name, key, value);
+    for (key, value) in kept {
+        settings.put(object, "checkpoints", key, value);
     }
     let help = "Any keys of the run config, with their values. A run that sets them itself decides.";
     let others = object.any("runConfig", config_values(), help);
@@ -72,14 +72,14 @@ fn number(count: u32) -> ConfigTemplate {
     ConfigTemplate::Int(count.into())
 }
 
-fn checkpoints(object: &mut Object<'_>) -> [(&'static str, &'static str, Option<ConfigTemplate>); 3] {
+fn checkpoints(object: &mut Object<'_>) -> [(&'static str, Option<ConfigTemplate>); 3] {
     let enabled = object.optional("enabled", flag(), "Whether there are any (`checkpoint-enabled`).");
     let every = object.optional("every", whole(1..=MAX_ROUNDS), "After every so many rounds (`checkpoint-interval`).");
     let keep = object.optional("keep", whole(1..=MAX_ROUNDS), "So many of the last ones (`checkpoint-keep`).");
     [
-        ("checkpoints", "checkpoint-enabled", enabled.map(ConfigTemplate::Bool)),
-        ("checkpoints", "checkpoint-interval", every.map(number)),
-        ("checkpoints", "checkpoint-keep", keep.map(number)),
+        ("checkpoint-enabled", enabled.map(ConfigTemplate::Bool)),
+        ("checkpoint-interval", every.map(number)),
+        ("checkpoint-keep", keep.map(number)),
     ]
 }
 

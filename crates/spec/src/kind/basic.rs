@@ -10,8 +10,8 @@ use super::{Fault, Scalar};
 use crate::federation::Name;
 use crate::problem::suggest;
 
-/// One of a few words: how it is written, what it stands for, and what that means.
-pub(crate) type Choice<T> = (&'static str, T, &'static str);
+/// One of a few words: how it is written, and what it stands for.
+pub(crate) type Choice<T> = (&'static str, T);
 
 pub(crate) fn flag() -> Scalar<bool> {
     let parse = |text: &str, plain: bool| match (text, plain) {
@@ -96,18 +96,24 @@ pub(crate) fn path(example: &'static str) -> Scalar<PathBuf> {
 }
 
 pub(crate) fn choice<T: Copy + 'static>(choices: &'static [Choice<T>]) -> Scalar<T> {
-    let names = || choices.iter().map(|(name, ..)| *name);
-    let listed: Vec<&str> = names().collect();
-    let parse = move |text: &str, _: bool| match choices.iter().find(|(name, ..)| *name == text) {
-        Some((_, value, _)) => Ok(*value),
+    among(choices.iter().map(|(name, _)| *name).collect(), |index| choices[index].1)
+}
+
+pub(crate) fn one_of(names: &'static [&'static str]) -> Scalar<&'static str> {
+    among(names.to_vec(), |index| names[index])
+}
+
+fn among<T>(names: Vec<&'static str>, value: impl Fn(usize) -> T + 'static) -> Scalar<T> {
+    let (words, example) = (either(&names), names[0]);
+    let schema = json!({ "type": "string", "enum": names });
+    let parse = move |text: &str, _: bool| match names.iter().position(|name| *name == text) {
+        Some(index) => Ok(value(index)),
         None => {
-            let what =
-                format!("{text:?} is not {}", either(&choices.iter().map(|(name, ..)| *name).collect::<Vec<_>>()));
-            Err(Fault::because(what, suggest(text, choices.iter().map(|(name, ..)| *name))))
+            let what = format!("{text:?} is not {}", either(&names));
+            Err(Fault::because(what, suggest(text, names.iter().copied())))
         }
     };
-    let schema = json!({ "type": "string", "enum": listed });
-    Scalar::new(either(&listed), choices[0].0, schema, parse)
+    Scalar::new(words, example, schema, parse)
 }
 
 fn either(names: &[&str]) -> String {
@@ -120,5 +126,5 @@ fn either(names: &[&str]) -> String {
 
 /// How a value is written.
 pub(crate) fn choice_name<T: PartialEq>(choices: &[Choice<T>], value: &T) -> &'static str {
-    choices.iter().find(|(_, known, _)| known == value).map(|(name, ..)| *name).expect("every value has a word")
+    choices.iter().find(|(_, known)| known == value).map(|(name, _)| *name).expect("every value has a word")
 }

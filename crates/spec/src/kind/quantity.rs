@@ -1,6 +1,5 @@
 //! Kinds of amounts: sizes, processors, lengths of time, shares.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde_json::json;
@@ -29,7 +28,8 @@ pub(crate) fn cpu() -> Scalar<u32> {
     let sound = |millis: &u32| (1..=MAX_CPU_MILLIS).contains(millis);
     let parse = move |text: &str, _: bool| amount::cpu_millis(text).filter(sound).ok_or(Fault::Unfit);
     let most = MAX_CPU_MILLIS / 1000;
-    let schema = json!({ "type": ["string", "number"], "pattern": r"^[0-9]+(\.[0-9]+)?m?$", "exclusiveMinimum": 0, "maximum": most });
+    let pattern = r"^[0-9]+(\.[0-9]+)?m?$";
+    let schema = json!({ "type": ["string", "number"], "pattern": pattern, "exclusiveMinimum": 0, "maximum": most });
     let words = format!("a number of processors from 1m to {most}");
     Scalar::new(words, "2 or 500m", schema, parse)
 }
@@ -43,18 +43,18 @@ pub(crate) fn duration() -> Scalar<Duration> {
 
 /// Above 0, up to 1.
 pub(crate) fn fraction() -> Scalar<f64> {
-    shares("a share above 0 and up to 1".to_owned(), 0.0, |share| share > 0.0 && share <= 1.0)
+    shares("a share above 0 and up to 1".to_owned(), "exclusiveMinimum", |share| share > 0.0 && share <= 1.0)
 }
 
-pub(crate) fn share(range: RangeInclusive<f64>) -> Scalar<f64> {
-    let (least, most) = range.into_inner();
-    shares(format!("a share from {least} to {most}"), least, move |share| (least..=most).contains(&share))
+/// From 0 to 1.
+pub(crate) fn share() -> Scalar<f64> {
+    shares("a share from 0 to 1".to_owned(), "minimum", |share| (0.0..=1.0).contains(&share))
 }
 
-fn shares(words: String, least: f64, sound: impl Fn(f64) -> bool + 'static) -> Scalar<f64> {
+fn shares(words: String, least: &str, sound: impl Fn(f64) -> bool + 'static) -> Scalar<f64> {
     let parse = move |text: &str, _: bool| amount::share(text).filter(|share| sound(*share)).ok_or(Fault::Unfit);
     let pattern = r"^[0-9]+(\.[0-9]+)? ?%?$";
-    let schema = json!({ "type": ["string", "number"], "pattern": pattern, "minimum": least, "maximum": 1 });
+    let schema = json!({ "type": ["string", "number"], "pattern": pattern, least: 0, "maximum": 1 });
     Scalar::new(words, "0.8 or 80%", schema, parse)
 }
 

@@ -78,6 +78,11 @@ pub(super) fn gpu(object: &mut Object<'_>) -> Option<Gpu> {
     let enabled = object.or("enabled", flag(), "false", "");
     let vendor = object.optional("vendor", choice(&VENDORS), "").unwrap_or(GpuVendor::Nvidia);
     let count = object.or("count", whole(1..=MAX_GPUS), "1", "");
+    if object.or("mountAll", flag(), "false", "") {
+        object
+            .at("mountAll")
+            .warn("all GPUs of a machine at once have no counterpart; count is taken", "write how many");
+    }
     enabled.then_some(Gpu { vendor, count, memory_fraction: None, fallback_to_cpu: false })
 }
 

@@ -9,6 +9,8 @@ const RESERVED: [&str; 11] = ["true", "false", "null", "yes", "no", "on", "off",
 
 pub(super) enum Out {
     Scalar(Json),
+    /// An amount with its unit, or a number: never quoted.
+    Amount(String),
     List(Vec<Out>),
     Map(Map),
 }
@@ -78,7 +80,10 @@ fn emit_map(text: &mut String, map: &Map, depth: usize) {
 
 fn emit_value(text: &mut String, value: &Out, depth: usize) {
     match value {
-        Out::Scalar(value) => writeln!(text, " {}", scalar(value)).expect("text cannot refuse to be written"),
+        Out::Scalar(_) | Out::Amount(_) => {
+            text.push(' ');
+            emit_scalar(text, value);
+        }
         Out::List(items) if items.is_empty() => text.push_str(" []\n"),
         Out::Map(map) if map.0.is_empty() => text.push_str(" {}\n"),
         Out::Map(map) => {
@@ -92,15 +97,21 @@ fn emit_value(text: &mut String, value: &Out, depth: usize) {
                 text.push_str("- ");
                 match item {
                     Out::Map(map) => emit_map(text, map, depth + 1),
-                    Out::Scalar(value) => {
-                        text.push_str(&scalar(value));
-                        text.push('\n');
-                    }
-                    Out::List(_) => unreachable!("no list of a Federation holds lists"),
+                    item => emit_scalar(text, item),
                 }
             }
         }
     }
+}
+
+/// The end of a line. No list of a Federation holds lists.
+fn emit_scalar(text: &mut String, value: &Out) {
+    match value {
+        Out::Scalar(value) => text.push_str(&scalar(value)),
+        Out::Amount(amount) => text.push_str(amount),
+        Out::List(_) | Out::Map(_) => text.push_str("[]"),
+    }
+    text.push('\n');
 }
 
 fn indent(text: &mut String, depth: usize) {
@@ -129,9 +140,10 @@ fn scalar(value: &Json) -> String {
 
 /// Text that nobody can take for anything else.
 fn is_plain(text: &str) -> bool {
-    let inside = |c: char| c.is_ascii_alphanumeric() || "_-./@".contains(c);
+    let inside = |c: char| c.is_ascii_alphanumeric() || "_-./@:".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text.chars().all(inside)
+        && !text.ends_with(':')
         && !RESERVED.contains(&text.to_ascii_lowercase().as_str())
 }
 

@@ -1,0 +1,107 @@
+//! What holds for every federation, and for every text.
+
+mod federations;
+
+use proptest::prelude::*;
+use trellis_spec::{Problems, read, read_with_warnings, to_yaml};
+
+/// Mappings whose keys are the user's.
+const FREE: [&str; 3] = ["env", "nodeConfig", "runConfig"];
+const YAML_LIKE: &str =
+    "([-:?&*!|>%@`#,\\[\\]{}'\"~<a1 \t\n]|: |- |--- |<<: |\\.\\.\\.\n|apiVersion: |spec:\n  ){0,60}";
+const PIECE: &str = "[-:{}\\[\\]\"'a1 \n&*|]{0,6}";
+const STRANGER: &str = "zzzzzzzz";
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_the_same(federation in federations::federation()) {
+        let text = to_yaml(&federation);
+        match read(&text, "canonical.yaml") {
+            Ok(read) => prop_assert_eq!(read, vec![federation]),
+            Err(problems) => prop_assert!(false, "{}\n{}", problems, text),
+        }
+    }
+
+    #[test]
+    fn a_field_that_does_not_exist_is_found_where_it_is(
+        federation in federations::federation(),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let text = to_yaml(&federation);
+        let lines: Vec<&str> = text.lines().collect();
+        let places: Vec<usize> = (0..lines.len()).filter(|line| takes_a_stranger(&lines, *line)).collect();
+        let line = places[at.index(places.len())];
+        let column = indent(lines[line]);
+        let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        changed.insert(line, format!("{}{STRANGER}: 1", " ".repeat(column)));
+
+        let Problems(problems) = read(&changed.join("\n"), "changed.yaml").unwrap_err();
+        prop_assert_eq!(problems.len(), 1);
+        let problem = &problems[0];
+        prop_assert_eq!((problem.line, problem.column), (line + 1, column + 1));
+        prop_assert_eq!(problem.what.as_str(), "there is no such field");
+        prop_assert!(problem.path.ends_with(STRANGER));
+    }
+
+    #[test]
+    fn no_text_is_too_strange(text in any::<String>()) {
+        told_within(&text)?;
+    }
+
+    #[test]
+    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        told_within(&String::from_utf8_lossy(&bytes))?;
+    }
+
+    /// Letters that mean something to YAML, in any order.
+    #[test]
+    fn no_yaml_is_too_strange(text in YAML_LIKE) {
+        told_within(&text)?;
+    }
+
+    /// A good document in which a piece is gone, doubled or exchanged.
+    #[test]
+    fn no_damage_is_too_strange(
+        federation in federations::federation(),
+        (from, to, piece) in (any::<prop::sample::Index>(), any::<prop::sample::Index>(), PIECE),
+    ) {
+        let letters: Vec<char> = to_yaml(&federation).chars().collect();
+        let (from, to) = (from.index(letters.len()), to.index(letters.len()));
+        let (from, to) = (from.min(to), from.max(to).min(from.min(to) + 40));
+        let kept = |letters: &[char]| letters.iter().collect::<String>();
+        let damaged = format!("{}{piece}{}", kept(&letters[..from]), kept(&letters[to..]));
+        told_within(&damaged)?;
+    }
+}
+
+/// Whatever is said about a text is said about a place in it.
+fn told_within(text: &str) -> Result<(), TestCaseError> {
+    let said = match read_with_warnings(text, "strange.yaml") {
+        Ok(reading) => reading.warnings,
+        Err(Problems(problems)) => {
+            prop_assert!(!problems.is_empty());
+            problems
+        }
+    };
+    for problem in said {
+        // Where something is missing at the end, the place is one line behind it.
+        prop_assert!((1..=text.split(['\n', '\r']).count() + 1).contains(&problem.line), "{problem}");
+        prop_assert!(problem.column >= 1);
+    }
+    Ok(())
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// Whether another field can be put before this line, in a mapping whose fields are known.
+fn takes_a_stranger(lines: &[&str], line: usize) -> bool {
+    let own = lines[line].trim_start();
+    let within = lines[..line].iter().rev().find(|before| indent(before) < indent(lines[line]));
+    let free = within.is_some_and(|parent| {
+        let parent = parent.trim_start().trim_start_matches("- ");
+        FREE.iter().any(|name| parent == format!("{name}:"))
+    });
+    !own.starts_with("- ") && !free
+}
