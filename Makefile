@@ -54,7 +54,8 @@ monitoring: release ## alert rules, dashboards and events, with Debian's Prometh
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py monitoring $(ARGS)
 
 .PHONY: soak
-soak: release ## kill the SuperLink at every crash point and at KILLS random moments; kill nodes, cut links, fill disks (SEED=n repeats a session)
+soak: release ## kill the SuperLink at every crash point and at KILLS random moments; kill nodes, cut links, fill disks; 10,000 seeds of the planner (SEED=n repeats a session)
+	$(CARGO) test --release --package trellis-plan -- --ignored soak
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: bench

@@ -71,7 +71,8 @@ mod tests {
         let arrays = Arrays::default().with("w", Array::from(tensor)).with("steps", Array::from(steps));
         let records = Records::default().with("arrays", arrays);
         let stop = Stop::default();
-        let told = Instruction { kind: MessageKind::Train, action: None, records: &records, round: Some(1), stop: &stop };
+        let told =
+            Instruction { kind: MessageKind::Train, action: None, records: &records, round: Some(1), stop: &stop };
         let third = Scalar { scalar: Some(scalar::Scalar::Sint64(3)) };
         let mut context = Context { node_config: [("partition-id".to_owned(), third)].into(), ..Context::default() };
         for (vary, first) in [(false, 1.0f32), (true, 4.0)] {
