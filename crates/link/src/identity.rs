@@ -1,7 +1,8 @@
 //! Who a node is: every Fleet call is signed with the node's key. Which call may do what is decided elsewhere.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
 use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
@@ -15,7 +16,7 @@ use trellis_core::refusal::{Kind, Refusal};
 
 /// A signature is good for this long, by the clocks of both sides.
 const TIMESTAMP_WINDOW_S: std::ops::Range<f64> = -5.0..305.0;
-/// Parsed keys kept. Parsing costs about as much as a tenth of a check.
+/// Keys kept, parsed. Parsing costs about as much as a tenth of a check.
 const KEYS: usize = 20_000;
 /// PEM of the largest curve is below 300 bytes.
 const MAX_KEY_BYTES: usize = 2048;
@@ -28,7 +29,39 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Checks signatures.
 pub struct Identities {
-    keys: Cache<Bytes, Arc<ParsedPublicKey>>,
+    keys: Cache<Bytes, Arc<Known>>,
+}
+
+/// A key that has been seen before.
+struct Known {
+    key: ParsedPublicKey,
+    /// What was found good last: nodes of ours show the same signature for some seconds.
+    last: Mutex<Option<Signed>>,
+}
+
+#[derive(Clone)]
+struct Signed {
+    timestamp: Bytes,
+    signature: Bytes,
+}
+
+impl Known {
+    fn has_signed(&self, timestamp: &[u8], signature: &Bytes) -> bool {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // In constant time: who compares must not learn a good signature bit by bit.
+        let same = |signed: &Signed| {
+            signed.timestamp == timestamp && verify_slices_are_equal(&signed.signature, signature).is_ok()
+        };
+        if last.as_ref().is_some_and(same) {
+            return true;
+        }
+        if self.key.verify_sig(timestamp, signature).is_err() {
+            return false;
+        }
+        let signed = Signed { timestamp: Bytes::copy_from_slice(timestamp), signature: signature.clone() };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(signed);
+        true
+    }
 }
 
 impl Default for Identities {
@@ -49,8 +82,10 @@ impl Identities {
         let key = binary("flwr-public-key-bin", "flwr-public-key")?;
         let signature = binary("flwr-signature-bin", "flwr-signature")?;
         let timestamp = headers.get("flwr-timestamp").ok_or_else(missing)?;
-        let parsed = self.parse(&key).ok_or_else(|| no("Invalid signature"))?;
-        parsed.verify_sig(timestamp.as_bytes(), &signature).map_err(|_| no("Invalid signature"))?;
+        let known = self.parse(&key).ok_or_else(|| no("Invalid signature"))?;
+        if !known.has_signed(timestamp.as_bytes(), &signature) {
+            return Err(no("Invalid signature"));
+        }
         let signed_at = timestamp.to_str().ok().and_then(parse_time).ok_or_else(|| no("Invalid timestamp"))?;
         if !TIMESTAMP_WINDOW_S.contains(&(now - signed_at)) {
             return Err(no("Invalid timestamp"));
@@ -58,13 +93,13 @@ impl Identities {
         Ok(key)
     }
 
-    fn parse(&self, pem: &Bytes) -> Option<Arc<ParsedPublicKey>> {
+    fn parse(&self, pem: &Bytes) -> Option<Arc<Known>> {
         if let Some(known) = self.keys.get(pem) {
             return Some(known);
         }
-        let key = Arc::new(parse_key(pem)?);
-        self.keys.insert(pem.clone(), Arc::clone(&key));
-        Some(key)
+        let known = Arc::new(Known { key: parse_key(pem)?, last: Mutex::default() });
+        self.keys.insert(pem.clone(), Arc::clone(&known));
+        Some(known)
     }
 }
 
@@ -87,4 +122,48 @@ pub fn parse_key(pem: &[u8]) -> Option<ParsedPublicKey> {
 fn parse_time(text: &str) -> Option<Seconds> {
     let time: jiff::Timestamp = text.parse().ok()?;
     Some(time.as_microsecond() as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+
+    use super::*;
+
+    const NOON: &str = "2026-11-16T12:00:00+00:00";
+
+    fn headers(pem: &str, timestamp: &str, signature: &[u8]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert("flwr-public-key", BASE64.encode(pem).parse().unwrap());
+        headers.insert("flwr-timestamp", timestamp.parse().unwrap());
+        headers.insert("flwr-signature", BASE64.encode(signature).parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn a_signature_that_was_good_before_is_good_for_nothing_else() {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+        let der: PublicKeyX509Der = pair.public_key().as_der().unwrap();
+        let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", BASE64.encode(der.as_ref()));
+        let good = pair.sign(&SystemRandom::new(), NOON.as_bytes()).unwrap();
+        let mut bad = good.as_ref().to_vec();
+        *bad.last_mut().unwrap() ^= 1;
+        let noon = parse_time(NOON).unwrap();
+        let identities = Identities::default();
+        let signer = |timestamp: &str, signature: &[u8], now: Seconds| {
+            identities
+                .signer(&headers(&pem, timestamp, signature), now)
+                .map(drop)
+                .map_err(|refusal| refusal.to_string())
+        };
+        let invalid = Err("Invalid signature".to_owned());
+        for _ in 0..2 {
+            assert_eq!(signer(NOON, good.as_ref(), noon + 1.0), Ok(()));
+            assert_eq!(signer(NOON, &bad, noon + 1.0), invalid);
+            assert_eq!(signer("2026-11-16T12:00:01+00:00", good.as_ref(), noon + 1.0), invalid);
+            assert_eq!(signer(NOON, good.as_ref(), noon + 306.0), Err("Invalid timestamp".to_owned()));
+        }
+    }
 }
