@@ -6,11 +6,19 @@ its own; the best of three tries counts, for both.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import platform
+import random
+import resource
+import statistics
+import struct
 import subprocess
 import sys
+import tempfile
+import time
+from array import array
 from datetime import date
 from pathlib import Path
 
@@ -27,6 +35,11 @@ VERSIONS = ("1.25", "1.42")
 # Flower holds all replies at once: 1,000 of them need 40 GB.
 OFFICIAL_CLIENTS = (10, 100)
 TRIES = 3
+# The round with many clients: nodes of this program in one process, whose replies all differ.
+FLEET, FLEET_ROUNDS = 1000, 4
+FLEET_ELEMENTS = 250_000
+PROBE_BYTES = 1 << 30
+BLOCK_BYTES = 512
 READ_SHARE, MOST_MODELS, TIMES_FASTER = 0.6, 3.0, 10.0
 
 
@@ -87,6 +100,70 @@ def verdicts(own: dict, theirs: dict[tuple[str, int], dict], clients: tuple[int,
     return "\n".join(lines)
 
 
+def fleet_round(nodes: int, elements: int, directory: Path) -> tuple[float, float]:
+    """Seconds of a round, and bytes that it writes to the disk, everybody together."""
+    model = directory / f"{elements}.safetensors"
+    header = json.dumps({"w": {"dtype": "F32", "shape": [elements], "data_offsets": [0, elements * FLOAT_BYTES]}}).encode()
+    chance = random.Random(elements)
+    numbers = array("f", (chance.random() for _ in range(elements)))
+    model.write_bytes(struct.pack("<Q", len(header)) + header + numbers.tobytes())
+    settings = ["vary=true", "checkpoint-enabled=false", "fraction-evaluate=0.0", f"min-available-nodes={nodes}"]
+    words = ["run", "native:echo", "--nodes", str(nodes), "--rounds", str(FLEET_ROUNDS), "--initial-model", str(model)]
+    for setting in settings:
+        words += ["--set", setting]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock
+    argv = [os.environ["TRELLIS_BIN"], *words, "-o", "json"]
+    environment = os.environ | {"TMPDIR": str(directory)}
+    done = subprocess.run(argv, cwd=directory, env=environment, capture_output=True, text=True, check=True)
+    written = (resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock - before) * BLOCK_BYTES
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    phases = [line["train"] for line in lines if line.get("kind") == "round"]
+    answered = [phase["answered"] for phase in phases]
+    assert answered == [nodes] * FLEET_ROUNDS, f"of {nodes} nodes answered {answered}"
+    return statistics.median(phase["seconds"] for phase in phases[1:]), written / FLEET_ROUNDS
+
+
+def disk_bytes_per_s(directory: Path) -> float:
+    block, path = os.urandom(1 << 20), directory / "probe"
+    begin = time.perf_counter()
+    with path.open("wb") as file:
+        for _ in range(PROBE_BYTES >> 20):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    seconds = time.perf_counter() - begin
+    path.unlink()
+    return PROBE_BYTES / seconds
+
+
+def hashed_bytes_per_s() -> float:
+    block = os.urandom(64 << 20)
+    begin = time.perf_counter()
+    hashlib.sha256(block).digest()
+    return len(block) / (time.perf_counter() - begin)
+
+
+def fleet(nodes: int) -> str:
+    """The round with many clients, and what it cannot be faster than."""
+    with tempfile.TemporaryDirectory(prefix="trellis-bench-") as name:
+        directory = Path(name)
+        disk, hashing = disk_bytes_per_s(directory), hashed_bytes_per_s()
+        empty_s, _ = fleet_round(nodes, 250, directory)
+        seconds, written = fleet_round(nodes, FLEET_ELEMENTS, directory)
+    model = FLEET_ELEMENTS * FLOAT_BYTES
+    # The node checks what it gets and names what it sends, the SuperLink and the ServerApp check what they get.
+    limit_disk, limit_hash = written / disk, 4 * nodes * model / hashing / (os.cpu_count() or 1)
+    limit = max(limit_disk, limit_hash)
+    return (
+        f"A round with {nodes:,} native clients x {model / 1e6:.0f} MB, all on this machine, every reply different: "
+        f"{seconds:.1f} s; with a model of 1 KB: {empty_s:.1f} s.\n"
+        f"It moves {3 * nodes * model / 1e9:.1f} GB (to the nodes, back, to the ServerApp), writes {written / 1e9:.1f} GB "
+        f"and hashes {4 * nodes * model / 1e9:.1f} GB. The disk takes {disk / 1e9:.2f} GB/s: {limit_disk:.1f} s; "
+        f"SHA-256 on all cores: {limit_hash:.1f} s. Times the limit: {seconds / limit:.1f}; "
+        f"what the bytes alone add: {max(seconds - empty_s, 0) / limit:.1f}.\n"
+    )
+
+
 def _met(yes: bool) -> str:
     return "met" if yes else "not met"
 
@@ -115,7 +192,8 @@ def main() -> int:
     machine = f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}"
     report = (
         f"Machine: {machine}. Measured {date.today()} with\n`bench/run.sh --part aggregate --write docs/performance.md`\n\n"
-        f"{table(own, theirs, clients, elements)}\n\n{verdicts(own, theirs, clients, elements)}\n"
+        f"{table(own, theirs, clients, elements)}\n\n{verdicts(own, theirs, clients, elements)}\n\n"
+        f"{fleet(100 if arguments.quick else FLEET)}"
     )
     print(report)
     if arguments.write:

@@ -2,7 +2,7 @@
 # Measures the originals and ours side by side and prints the tables. There are three parts:
 #   superlink   SuperLinks under the load generator trellis-bench, a table for each transport (about 35 minutes)
 #   rounds      whole federations, official ones and ours, bench/rounds.py (about 20 minutes)
-#   aggregate   FedAvg over many replies, official and ours, bench/aggregate.py (about 3 minutes)
+#   aggregate   FedAvg over many replies, official and ours, bench/aggregate.py (about 4 minutes)
 # Without `--part` all, if there are no other arguments than --quick and --write FILE; other arguments are those of a
 # part, and of `superlink` unless another one is named first:
 #   bench/run.sh                                   everything
@@ -51,5 +51,5 @@ if measures rounds; then
   TRELLIS_BIN=$release/trellis "$test_python" bench/rounds.py "$@"
 fi
 if measures aggregate; then
-  "${PYTHON:-python3}" bench/aggregate.py "$@"
+  TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/aggregate.py "$@"
 fi

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use trellis_client::app::App;
 use trellis_core::id::NodeId;
 use trellis_models::{ModelError, Origin};
-use trellis_strategy::{Model, Options as StrategyOptions, Sampling, Seed, Server, State, Wanted};
+use trellis_strategy::{Model, Options as StrategyOptions, Sampling, Seed, Server, State, Wanted, first_non_finite};
 use trellis_wire::fab::Config;
 
 use self::checkpoints::Keeper;
@@ -125,6 +125,9 @@ impl Training {
         };
         if let Some(speech) = speech {
             (self.speech, self.is_speech_known) = (speech, true);
+        }
+        if let Some(why) = not_finite(&model) {
+            return Err(TrainError::NoFirstModel(format!("the one {origin} cannot be used: {why}")));
         }
         self.book.info(format!("first model: {origin}, {}", described(&model)));
         self.model = Arc::new(model);
@@ -262,6 +265,14 @@ fn announce(book: &Logbook, settings: &Settings) {
 /// "1 round", "5 rounds".
 fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Where a model has a number that is none: no reply to it would be of use.
+fn not_finite(model: &Model) -> Option<String> {
+    model.layout.0.iter().zip(&model.arrays).find_map(|(slot, array)| {
+        let position = first_non_finite(slot.dtype, array)?;
+        Some(format!("{:?} has a number that is not finite, at position {position}", slot.name))
+    })
 }
 
 /// A model in words.

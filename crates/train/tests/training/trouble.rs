@@ -144,3 +144,19 @@ async fn without_a_first_model_it_is_said_what_to_give() {
     assert_eq!(status, "failed");
     assert!(details.contains("initial-model") && details.contains("query.init"), "{details}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_model_that_is_not_finite_is_refused_before_any_node_is_asked() {
+    let scene = Scene::start().await;
+    let header = br#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    let numbers = [1.0f32, f32::NAN].map(f32::to_le_bytes);
+    let file = [&(header.len() as u64).to_le_bytes()[..], header, &numbers[0], &numbers[1]].concat();
+    let path = scene.options().models_dir.join("first.safetensors");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, file).unwrap();
+    let (run, running) = scene.begin(&[("initial-model", path.to_str().unwrap())]).await;
+    running.await.unwrap().unwrap_err();
+    let (status, details) = scene.status(run).await;
+    assert_eq!(status, "failed");
+    assert!(details.contains("\"w\" has a number that is not finite, at position 1"), "{details}");
+}
