@@ -165,7 +165,7 @@ impl Settings {
             patience: Some(reader.count("patience"))
                 .filter(|rounds| *rounds > 0)
                 .map(|rounds| Patience { rounds, metric: reader.text("monitor") }),
-            notes: without_effect(&reader, &strategy),
+            notes: [without_effect(&reader, &strategy), served_elsewhere(config)].concat(),
             strategy,
         };
         if reader.problems.is_empty() { Ok(settings) } else { Err(reader.problems) }
@@ -245,6 +245,13 @@ fn strategy(reader: &Reader) -> Strategy {
         }
     }
     strategy
+}
+
+/// Keys that other ServerApps act on, and what takes their place here.
+fn served_elsewhere(config: &BTreeMap<String, proto::Scalar>) -> Vec<String> {
+    let given = |name: &&&str| config.contains_key(**name);
+    let note = |name: &&str| format!("{name} has no effect: the SuperLink serves the metrics of all runs, at /metrics");
+    ["metrics-enabled", "metrics-port"].iter().filter(given).map(note).collect()
 }
 
 /// Parameters of other strategies. Harmless: the same config may be tried with several.

@@ -73,9 +73,11 @@ fn parameters_go_to_their_strategy() {
         ("num-malicious", Scalar::Sint64(1)),
         ("min-available-clients", Scalar::Sint64(5)),
         ("trim-beta", number(0.1)),
+        ("metrics-port", Scalar::Sint64(9101)),
     ]);
     assert_eq!(krum.strategy, Strategy::Krum { num_malicious: 1 });
-    assert_eq!(krum.notes, ["trim-beta has no effect with Krum"]);
+    let metrics = "metrics-port has no effect: the SuperLink serves the metrics of all runs, at /metrics";
+    assert_eq!(krum.notes, ["trim-beta has no effect with Krum", metrics]);
 }
 
 #[test]
