@@ -9,7 +9,6 @@ import argparse
 import hashlib
 import json
 import os
-import platform
 import random
 import resource
 import statistics
@@ -19,15 +18,15 @@ import sys
 import tempfile
 import time
 from array import array
-from datetime import date
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from provision import CannotBeHad, provision  # noqa: E402
+from report import circumstances, write  # noqa: E402
 
-BEGIN, END = "<!-- bench aggregate: begin -->", "<!-- bench aggregate: end -->"
+PART = "aggregate"
 ELEMENTS = 10_000_000
 FLOAT_BYTES = 4
 CLIENTS = (10, 100, 1000)
@@ -168,13 +167,6 @@ def _met(yes: bool) -> str:
     return "met" if yes else "not met"
 
 
-def write(path: Path, report: str) -> None:
-    before, found, rest = path.read_text().partition(BEGIN)
-    if not found:
-        raise SystemExit(f"{path} has no line {BEGIN}")
-    path.write_text(f"{before}{BEGIN}\n{report}{END}{rest.partition(END)[2]}")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer clients and smaller models")
@@ -188,16 +180,13 @@ def main() -> int:
                 theirs[version, count] = official(version, count, elements)
             except CannotBeHad as why:
                 print(f"SKIP: official Flower {version}: {why}", file=sys.stderr)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    machine = f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}"
     report = (
-        f"Machine: {machine}. Measured {date.today()} with\n`bench/run.sh --part aggregate --write docs/performance.md`\n\n"
-        f"{table(own, theirs, clients, elements)}\n\n{verdicts(own, theirs, clients, elements)}\n\n"
+        f"{circumstances(PART)}\n{table(own, theirs, clients, elements)}\n\n{verdicts(own, theirs, clients, elements)}\n\n"
         f"{fleet(100 if arguments.quick else FLEET)}"
     )
     print(report)
     if arguments.write:
-        write(arguments.write, report)
+        write(arguments.write, PART, report)
     return 0
 
 

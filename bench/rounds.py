@@ -7,9 +7,7 @@ and an unmodified `flwr run` of tests/apps/numpy_fedavg; its ServerApp notes whe
 
 import argparse
 import os
-import platform
 import re
-import shlex
 import signal
 import statistics
 import sys
@@ -17,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -30,8 +27,9 @@ from harness.release import flower  # noqa: E402
 from harness.waiting import wait_for  # noqa: E402
 from harness.workspace import Workspace  # noqa: E402
 from provision import CannotBeHad  # noqa: E402
+from report import circumstances, write  # noqa: E402
 
-BEGIN, END = "<!-- bench rounds: begin -->", "<!-- bench rounds: end -->"
+PART = "rounds"
 IN_MEMORY = ("--database", ":flwr-in-memory:")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 ARRAYS = 20
@@ -239,21 +237,6 @@ def table(outcomes: dict[str, Outcome], sizes: Sizes) -> str:
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", "Seen during the run:", *notes, ""])
 
 
-def circumstances() -> str:
-    cores, memory = os.cpu_count(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    words = shlex.join(["bench/run.sh", "--part", "rounds", *sys.argv[1:]])
-    machine = f"{cores} cores, {memory:.0f} GiB, Linux {platform.release()}"
-    return f"Machine: {machine}. Measured {date.today()} with\n`{words}`\n"
-
-
-def write(path: Path, report: str) -> None:
-    document = path.read_text()
-    if BEGIN not in document or END not in document:
-        raise SystemExit(f"{path} has no lines {BEGIN} and {END}")
-    before, _, rest = document.partition(BEGIN)
-    path.write_text(f"{before}{BEGIN}\n{report}{END}{rest.partition(END)[2]}")
-
-
 def measure_all(stacks: list[str], sizes: Sizes) -> dict[str, Outcome]:
     outcomes = {}
     for title in stacks:
@@ -284,10 +267,10 @@ def main() -> int:
     # What was started must end with us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("interrupted"))
     sizes = QUICK if arguments.quick else Sizes()
-    report = f"{circumstances()}\n{table(measure_all(arguments.only or list(STACKS), sizes), sizes)}"
+    report = f"{circumstances(PART)}\n{table(measure_all(arguments.only or list(STACKS), sizes), sizes)}"
     print(report)
     if arguments.write:
-        write(arguments.write, report)
+        write(arguments.write, PART, report)
     return 0
 
 

@@ -18,6 +18,7 @@ pub(crate) use coordinator::{CoordinatorDraft, Fit, ISOLATIONS, MEDIA, Medium, i
 pub(crate) use pool::{FRAMEWORKS, POLICIES, PolicyKind, PoolDraft, VENDORS, plain_pool};
 pub(crate) use security::{Mode, TLS_MODES};
 pub(crate) use site::{CONTAINERS, SiteDraft};
+pub use training::STRATEGIES;
 pub(crate) use training::TrainingDraft;
 
 pub(crate) const API_VERSION: &str = "trellis.dev/v1";

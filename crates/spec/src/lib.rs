@@ -19,6 +19,7 @@ mod schema;
 mod tree;
 mod write;
 
+pub use document::STRATEGIES;
 pub use federation::*;
 pub use node_config::{ConfigValue, render_node_config};
 pub use problem::{Mark, Problem, Problems};

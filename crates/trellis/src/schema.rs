@@ -22,3 +22,12 @@ pub fn run(_: &SchemaArgs) -> ExitCode {
     print_json(&trellis_spec::schema());
     ExitCode::SUCCESS
 }
+
+#[cfg(test)]
+mod tests {
+    /// They are said twice, because a document must not need the strategies themselves.
+    #[test]
+    fn documents_and_trainings_know_the_same_strategies() {
+        assert_eq!(trellis_spec::STRATEGIES, trellis_strategy::Strategy::NAMES);
+    }
+}

@@ -8,7 +8,8 @@ use crate::object::Object;
 use crate::problem::Place;
 
 const MAX_ROUNDS: u32 = 1_000_000;
-const STRATEGIES: [&str; 15] = [
+/// As trainings know them; this crate must not know how they work.
+pub const STRATEGIES: [&str; 15] = [
     "FedAvg",
     "FedAvgM",
     "FedProx",
