@@ -31,6 +31,8 @@ pub enum TrainError {
     Spool(#[from] SpoolError),
     #[error("the replies of round {round} cannot be aggregated")]
     Aggregation { round: u64, source: Fault },
+    #[error("nothing was learned, in none of the rounds ({rounds}): {why}")]
+    InVain { rounds: u64, why: String },
     #[error("the directory for replies, {path}, cannot be made")]
     SpoolDirectory { path: String, source: io::Error },
     #[error("a part of the program broke: {0}")]

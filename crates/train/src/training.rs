@@ -16,6 +16,7 @@ use trellis_strategy::{Model, Options as StrategyOptions, Sampling, Seed, Server
 use trellis_wire::fab::Config;
 
 use self::checkpoints::Keeper;
+use self::rounds::Learning;
 use crate::content::{Address, ModelObjects};
 use crate::error::TrainError;
 use crate::exchange::Speech;
@@ -72,6 +73,7 @@ pub struct Training {
     round: u64,
     origin: Option<Origin>,
     takes_reports: bool,
+    learning: Learning,
 }
 
 impl Training {
@@ -96,6 +98,7 @@ impl Training {
             round: 0,
             origin: None,
             takes_reports: true,
+            learning: Learning::default(),
             receiver,
             book,
             facts,
@@ -204,6 +207,9 @@ impl Training {
             None => self.book.info("the model is not kept: checkpoint-enabled is off"),
         }
         self.report_end(ending).await?;
+        if let Learning::InVain(why) = self.learning {
+            return Err(TrainError::InVain { rounds: self.round - first, why });
+        }
         Ok(Ended { round: self.round, checkpoint })
     }
 

@@ -30,6 +30,28 @@ pub(super) struct Trained {
     pub note: String,
 }
 
+/// Whether the rounds so far were good for anything.
+#[derive(Debug, Default)]
+pub(super) enum Learning {
+    #[default]
+    NotTried,
+    /// All of them left the model as it is: why the last one did.
+    InVain(String),
+    Some,
+}
+
+impl Learning {
+    fn note(&mut self, trained: &Trained) {
+        if trained.merged.is_some() {
+            *self = Learning::Some;
+        } else if let (Some(conducted), Learning::NotTried | Learning::InVain(_)) = (&trained.conducted, &*self) {
+            let mut failures = conducted.phase.failures();
+            let first = failures.next().map(|(node, failure)| format!("; node {node}: {}", failure.reason));
+            *self = Learning::InVain(format!("{}{}", trained.note, first.unwrap_or_default()));
+        }
+    }
+}
+
 /// What the evaluation gave.
 pub(super) type Evaluated = (Conducted, Measurement);
 
@@ -60,6 +82,7 @@ impl Training {
         self.book.info("");
         self.book.info(format!("[ROUND {}/{}]", self.round, self.settings.rounds));
         let mut trained = self.train().await?;
+        self.learning.note(&trained);
         let change = trained.merged.take().map(|merged| self.accept(merged)).unwrap_or_default();
         let evaluated = self.evaluate().await?;
         let findings = self.look_back(&trained, evaluated.as_ref(), &change);

@@ -62,10 +62,12 @@ async fn a_straggler_is_waited_for_until_the_deadline() {
     let told = format!("node {} did not answer in time: no reply within 1.5 s", nodes.ids[1]);
     assert!(trained.log.contains(&told), "{told}\n{}", trained.log);
 
-    // Where failures are not accepted, the round is for nothing.
+    // Where failures are not accepted, the round is for nothing, and so is a training of one round.
     let strict = [&settings[..], &[("accept-failures", "false")]].concat();
-    let trained = scene.train(&strict).await;
-    assert_eq!(as_numbers(&scene.checkpoint(trained.run).model.arrays[0]), [0.0; 3], "{}", trained.log);
+    let (run, running) = scene.begin(&strict).await;
+    let error = running.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("nothing was learned") && error.contains("failures are not accepted"), "{error}");
+    assert_eq!(as_numbers(&scene.checkpoint(run).model.arrays[0]), [0.0; 3]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,4 +161,17 @@ async fn a_first_model_that_is_not_finite_is_refused_before_any_node_is_asked() 
     let (status, details) = scene.status(run).await;
     assert_eq!(status, "failed");
     assert!(details.contains("\"w\" has a number that is not finite, at position 1"), "{details}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_training_whose_nodes_all_fail_has_failed() {
+    let scene = Scene::start().await;
+    let broken =
+        || Arc::from(trellis_native::builtin("mlp", &[("partition".into(), "by-label:1".into())].into()).unwrap());
+    let _nodes = Nodes::start(&scene, vec![broken(), broken()]).await;
+    let (run, running) = scene.begin(&[("num-server-rounds", "2")]).await;
+    running.await.unwrap().unwrap_err();
+    let (status, details) = scene.status(run).await;
+    assert_eq!(status, "failed");
+    assert!(details.contains("in none of the rounds (2)") && details.contains("by-label:1"), "{details}");
 }
