@@ -369,7 +369,7 @@ fn all_problems_of_settings_are_told_at_once() {
         told[3],
         "hidden: \"0\" cannot be used (to do: write a whole number from 1 to 65536, or leave it out for 64)"
     );
-    assert!(problems("echo", &[("lr", "1")])[0].ends_with("(to do: known are num-examples)"));
+    assert!(problems("echo", &[("lr", "1")])[0].ends_with("(to do: known are num-examples, vary)"));
 }
 
 #[test]

@@ -40,6 +40,10 @@ pub struct RunArgs {
     #[arg(value_name = "APP", default_value = "native:mlp")]
     pub app: String,
 
+    /// The same as APP
+    #[arg(long = "app", value_name = "APP", conflicts_with = "app", hide_short_help = true)]
+    pub app_flag: Option<String>,
+
     /// Set a key of the training or of the app: KEY=VALUE; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
