@@ -57,7 +57,8 @@ type Given = (String, String, String);
 pub fn plan(args: &RunArgs, place: Place) -> Result<Plan, Trouble> {
     let mut problems = Problems::default();
     let given = given(args, &mut problems);
-    let source = Source::find(args.app_flag.as_ref().unwrap_or(&args.app), args.app_server).map_err(|trouble| problems.with(trouble))?;
+    let source = Source::find(args.app_flag.as_ref().unwrap_or(&args.app), args.app_server)
+        .map_err(|trouble| problems.with(trouble))?;
     let draft = Draft::fill(source, &given, place, &mut problems);
     draft.finish(place, problems)
 }
