@@ -11,17 +11,41 @@ use tempfile::TempDir;
 
 pub struct SuperLink {
     home: TempDir,
-    _process: Process,
+    process: Process,
     pub http: String,
+}
+
+/// ServerApps outlive their SuperLink, and would wait for the next one.
+impl Drop for SuperLink {
+    fn drop(&mut self) {
+        self.process.end();
+        let mark = format!("TRELLIS_APP_OF={}", self.home.path().join("state").display());
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let carries_mark = fs::read(entry.path().join("environ"))
+                .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()));
+            let pid = entry.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
+            if let (true, Some(pid)) = (carries_mark, pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
 }
 
 /// Ends with the test, however that ends.
 struct Process(Child);
 
+impl Process {
+    fn end(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+            let _ = self.0.wait();
+        }
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
-        let _ = self.0.wait();
+        self.end();
     }
 }
 
@@ -79,7 +103,7 @@ impl SuperLink {
         }
         // Nobody reads on, and a full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
-        SuperLink { http: http.unwrap_or_else(|| panic!("no HTTP API:\n{read}")), home, _process: process }
+        SuperLink { http: http.unwrap_or_else(|| panic!("no HTTP API:\n{read}")), home, process }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
