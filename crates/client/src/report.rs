@@ -12,6 +12,7 @@ pub const MAX_REPORT_BYTES: usize = 1 << 20;
 
 /// One report for each round and kind; a repeated one replaces the one before.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TrainingReport {
     pub round: u64,
     /// `round`: after each round; `end`: after the last one, about the whole training.
@@ -43,6 +44,7 @@ pub struct TrainingReport {
 
 /// Training or evaluation, within a round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PhaseReport {
     pub seconds: f64,
     /// Nodes that were sent an instruction.
@@ -60,6 +62,7 @@ pub struct PhaseReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum MetricReport {
     Number(f64),
@@ -69,6 +72,7 @@ pub enum MetricReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FailedNode {
     pub node: String,
     /// `error`, `rejected` (its reply cannot be used), `late`, `unreachable` or `not-needed` (enough others had answered).
@@ -78,6 +82,7 @@ pub struct FailedNode {
 
 /// The reply of one node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClientReport {
     pub node: String,
     pub weight: f64,
@@ -94,6 +99,7 @@ pub struct ClientReport {
 
 /// Something about the training that somebody should know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FindingReport {
     pub code: String,
     /// `info` or `warning`.
@@ -105,6 +111,7 @@ pub struct FindingReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CheckpointReport {
     pub path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

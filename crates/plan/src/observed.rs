@@ -35,6 +35,8 @@ pub struct Facts {
     pub runs: Option<u32>,
     /// A node: the shard that it was started with.
     pub shard: Option<u32>,
+    /// A node: what the SuperLink calls it.
+    pub node_id: Option<String>,
     /// Since when it is in this phase.
     pub since_ms: Millis,
     /// Another number for each time that it was started.
@@ -51,6 +53,7 @@ pub enum Phase {
 
 /// Host and port of each interface that the coordinator offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Addresses {
     pub fleet: Option<String>,
     pub control: Option<String>,

@@ -7,6 +7,7 @@ use crate::observed::Addresses;
 use crate::report::Why;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Status {
     pub federation: String,
     /// Everything that is wanted works.
@@ -32,6 +33,7 @@ pub struct Status {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Condition {
     pub met: bool,
     /// One word, for programs.
@@ -40,6 +42,7 @@ pub struct Condition {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CoordinatorStatus {
     pub site: String,
     /// `absent`, `unknown`, `starting`, `ready`, `failed` or `stopping`.
@@ -53,6 +56,7 @@ pub struct CoordinatorStatus {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PoolStatus {
     pub name: String,
     pub site: String,
@@ -64,6 +68,7 @@ pub struct PoolStatus {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SiteStatus {
     pub name: String,
     pub reachable: bool,
@@ -73,12 +78,15 @@ pub struct SiteStatus {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NodeStatus {
     pub name: String,
     pub pool: String,
     pub site: String,
     pub wanted: bool,
     pub shard: Option<u32>,
+    /// What the SuperLink calls it.
+    pub id: Option<String>,
     pub phase: String,
     pub why: Option<String>,
     pub updated: bool,

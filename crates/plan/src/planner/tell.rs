@@ -161,6 +161,7 @@ fn node_status(
         site: id.site.to_string(),
         wanted: wanted.is_some(),
         shard: shard.or(facts.and_then(|facts| facts.shard)),
+        id: facts.and_then(|facts| facts.node_id.clone()),
         phase,
         why,
         updated: sighting.generation().is_some() && wanted == Some(sighting.generation()),

@@ -50,6 +50,7 @@ impl Machine {
             addresses: Addresses { fleet: address(92), control: address(93), app: address(91), http: None },
             runs: runs.filter(|_| is_coordinator),
             shard: self.desired.spec.shard(),
+            node_id: None,
             since_ms: self.since_ms,
             instance: self.instance,
         }
