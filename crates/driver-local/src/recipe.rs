@@ -3,7 +3,9 @@
 //! Pure: whoever writes a recipe opens nothing and starts nothing. Ports, certificates and keys are there when it is asked
 //! for, and where they are is said by the [`Place`]. One file for each runtime.
 
+mod flower;
 mod node_config;
+mod release;
 mod trellis;
 
 use std::collections::BTreeMap;
@@ -12,8 +14,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use trellis_client::fleet::Transport;
 use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId, Spec};
 use trellis_spec::Runtime;
+
+use self::flower::Programs;
 
 /// Everything about this machine that a recipe needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +113,16 @@ pub enum Probe {
     },
     /// A SuperNode of ours: the socket in its state directory.
     SuperNode { socket: PathBuf },
+    /// An official SuperLink: its Control API.
+    FlowerSuperLink {
+        address: SocketAddr,
+        transport: Transport,
+        tls: bool,
+        /// `None`: whom the system trusts.
+        trust: Option<PathBuf>,
+    },
+    /// An official SuperNode: nobody can be asked, but it writes into its log what the SuperLink calls it.
+    FlowerSuperNode,
     /// Something that takes connections when it works, and says no more.
     Port(SocketAddr),
     /// It works as long as it runs.
@@ -118,7 +133,7 @@ pub enum Probe {
 pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
     match &spec.runtime {
         Runtime::Trellis => trellis::coordinator(spec, place),
-        Runtime::Flower(version) => Err(vec![format!("runtime flower:{version} cannot be started yet")]),
+        Runtime::Flower(version) => flower::coordinator(*version, spec, place, Programs::Machine),
     }
 }
 
@@ -126,7 +141,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
 pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
     match &spec.runtime {
         Runtime::Trellis => trellis::node(spec, place),
-        Runtime::Flower(version) => Err(vec![format!("runtime flower:{version} cannot be started yet")]),
+        Runtime::Flower(version) => flower::node(*version, spec, place, Programs::Machine),
     }
 }
 
