@@ -1,6 +1,7 @@
 //! The driver of this machine: SuperLinks and SuperNodes as processes or containers, in a state directory, surviving whoever
 //! started them. It translates and never decides.
 
+mod home;
 mod packages;
 mod recipe;
 

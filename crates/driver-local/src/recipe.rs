@@ -3,9 +3,12 @@
 //! Pure: whoever writes a recipe opens nothing and starts nothing. Ports, certificates and keys are there when it is asked
 //! for, and where they are is said by the [`Place`]. One file for each runtime.
 
+mod containers;
 mod flower;
 mod node_config;
 mod release;
+#[cfg(test)]
+mod testing;
 mod trellis;
 
 use std::collections::BTreeMap;
@@ -15,9 +18,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use trellis_client::fleet::Transport;
-use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId, Spec};
+use trellis_plan::{Addresses, CoordinatorSpec, NodeSpec, ResourceId, Spec};
 use trellis_spec::Runtime;
 
+use self::containers::Engine;
 use self::flower::Programs;
 
 /// Everything about this machine that a recipe needs.
@@ -120,9 +124,14 @@ pub enum Probe {
         tls: bool,
         /// `None`: whom the system trusts.
         trust: Option<PathBuf>,
+        /// Several of its interfaces may be one.
+        addresses: Addresses,
     },
     /// An official SuperNode: nobody can be asked, but it writes into its log what the SuperLink calls it.
-    FlowerSuperNode,
+    FlowerSuperNode {
+        /// Says where that log is, and where it begins.
+        note: PathBuf,
+    },
     /// Something that takes connections when it works, and says no more.
     Port(SocketAddr),
     /// It works as long as it runs.
@@ -131,6 +140,9 @@ pub enum Probe {
 
 /// The recipe of a coordinator, or everything that stands in its way.
 pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+    if let Some(engine) = Engine::of(spec.containers) {
+        return containers::coordinator(engine, spec, place);
+    }
     match &spec.runtime {
         Runtime::Trellis => trellis::coordinator(spec, place),
         Runtime::Flower(version) => flower::coordinator(*version, spec, place, Programs::Machine),
@@ -139,6 +151,9 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
 
 /// The recipe of a node, or everything that stands in its way.
 pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+    if let Some(engine) = Engine::of(spec.containers) {
+        return containers::node(engine, spec, place);
+    }
     match &spec.runtime {
         Runtime::Trellis => trellis::node(spec, place),
         Runtime::Flower(version) => flower::node(*version, spec, place, Programs::Machine),

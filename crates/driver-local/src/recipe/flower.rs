@@ -19,6 +19,10 @@ const DATABASE: &str = "superlink.db";
 /// Where releases that keep apps outside the database put them.
 const APPS: &str = "apps";
 const FLOWER_HOME: &str = "flower-home";
+/// Where the log of a start begins, and in which file: what was said before it was said by another.
+const LOG_NOTE: &str = "log-from";
+/// The log is where this writes to.
+const NOTE: &str = r#"{ stat -Lc %s /proc/self/fd/3 && readlink /proc/self/fd/3; } 3>&1 >"$0""#;
 
 /// Where the programs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +76,7 @@ pub fn coordinator(
         transport: release.control(),
         tls: place.tls.is_some(),
         trust: place.trust().map(Path::to_owned),
+        addresses: addresses(release, &ports, place),
     };
     let environment = |program| surroundings(program, place, programs, &spec.env);
     Ok(Recipe {
@@ -108,29 +113,26 @@ pub fn node(version: FlowerVersion, spec: &NodeSpec, place: &Place, programs: Pr
         // Apps of a node are on its machine, and without TLS.
         all.push(superexec(release, "clientapp", place.app_address().to_string(), None, programs, place));
     }
+    let note = place.directory.join(LOG_NOTE);
+    let mut before = provide(version, spec.python.as_deref(), programs, place);
+    before.push(Program::new("/bin/sh").flag("-c", NOTE).arg(&note));
     let environment = |program| gpus(surroundings(program, place, programs, &spec.env), spec.gpu.as_ref(), place);
     Ok(Recipe {
         files: BTreeMap::from([(settings, node_config::toml(&spec.node_config))]),
-        before: provide(version, spec.python.as_deref(), programs, place),
+        before,
         programs: all.into_iter().map(environment).collect(),
         after: Vec::new(),
-        probe: Probe::FlowerSuperNode,
+        probe: Probe::FlowerSuperNode { note },
         version: Some(version.to_string()),
     })
 }
 
 /// Where the coordinator is reached, by those on this machine.
-pub fn addresses(version: FlowerVersion, spec: &CoordinatorSpec, place: &Place) -> Addresses {
-    let release = Release(version);
-    let ports = OnePort::of(release, spec, place);
+fn addresses(release: Release, ports: &OnePort, place: &Place) -> Addresses {
     let at = |port: u16| Some(place.reached(port).to_string());
-    let http = match release.apps() {
-        Apps::WithEverybody => at(ports.http),
-        Apps::Apart | Apps::HttpApart => None,
-    };
-    let app = match release.apps() {
-        Apps::WithEverybody => at(ports.http),
-        Apps::Apart | Apps::HttpApart => Some(place.app_address().to_string()),
+    let (app, http) = match release.apps() {
+        Apps::WithEverybody => (at(ports.http), at(ports.http)),
+        Apps::Apart | Apps::HttpApart => (Some(place.app_address().to_string()), None),
     };
     Addresses { fleet: at(ports.fleet), control: at(ports.control), app, http }
 }
@@ -253,3 +255,6 @@ fn isolation(isolation: Isolation) -> &'static str {
         Isolation::Process => "process",
     }
 }
+
+#[cfg(test)]
+mod tests;
