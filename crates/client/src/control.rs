@@ -40,6 +40,7 @@ rpcs! {
     STREAM_LOGS = "Control" "StreamLogs" "control" "stream-logs";
     LIST_NODES = "Control" "ListNodes" "control" "list-nodes";
     REGISTER_NODE = "Control" "RegisterNode" "control" "register-node";
+    UNREGISTER_NODE = "Control" "UnregisterNode" "control" "unregister-node";
     LIST_FEDERATIONS = "Control" "ListFederations" "control" "list-federations";
     ACQUIRE_TASK = "Runtime" "AcquireTask" "runtime" "acquire-task";
 }
@@ -100,6 +101,12 @@ impl SuperLink {
         let question = proto::RegisterNodeRequest { public_key: public_key.into(), ..Default::default() };
         let answer: proto::RegisterNodeResponse = self.flower(REGISTER_NODE, &question).await?;
         answer.node_id.ok_or_else(|| self.refusal(REGISTER_NODE, "it gave the node no id; its log says why".to_owned()))
+    }
+
+    /// Takes a node away for good: its key cannot be registered again.
+    pub async fn unregister_node(&self, node: u64) -> Result<(), Error> {
+        let question = proto::UnregisterNodeRequest { node_id: node };
+        self.flower::<proto::UnregisterNodeResponse>(UNREGISTER_NODE, &question).await.map(drop)
     }
 
     /// Takes a run whose ServerApp is of this kind, to carry it out. Held for a while until there is one.

@@ -106,6 +106,10 @@ async fn a_run_and_a_node(minor: u16, transport: Transport) {
         nodes.iter().map(|node| (node.node_id, node.status.as_str())).collect::<Vec<_>>(),
         [(node, "registered")]
     );
+    let again = superlink.register_node(&key.public_pem()).await.expect_err("it is known");
+    assert!(again.to_string().contains("already in use"), "{again}");
+    superlink.unregister_node(node).await.expect("it goes");
+    assert_eq!(superlink.list_nodes().await.expect("a list"), []);
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ impl Process {
         let descriptor = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
         // Whoever it is now stays so: asked after the descriptor was opened.
         identity.is_alive().then_some(())?;
-        let descriptor = Arc::new(AsyncFd::new(descriptor).ok()?);
+        let descriptor = Arc::new(AsyncFd::register(descriptor).ok()?);
         Some(Process { identity, descriptor, reaped: None })
     }
 
@@ -183,7 +183,8 @@ mod tests {
     async fn who_has_ended_and_was_not_noticed_is_nobody() {
         let mut child = std::process::Command::new("true").spawn().expect("a program");
         let pid = Pid::from_child(&child);
-        let descriptor = AsyncFd::new(pidfd_open(pid, PidfdFlags::NONBLOCK).expect("it is there")).expect("a descriptor");
+        let descriptor =
+            AsyncFd::register(pidfd_open(pid, PidfdFlags::NONBLOCK).expect("it is there")).expect("a descriptor");
         let _ = descriptor.readable().await.expect("it ends");
         assert_eq!(Identity::of(child.id()), None);
         child.wait().expect("it has ended");

@@ -15,28 +15,25 @@ use crate::home::Home;
 use crate::recipe::{ServedFiles, TlsFiles};
 
 /// In the directory of a SuperLink, as `trellis pki` puts it there.
+const CERTIFICATE: &str = "server.pem";
+const KEY: &str = "server.key";
 const TRUST: &str = "ca.crt";
 
-/// What a part needs for TLS, made where it is missing. Touches files: not for a thread that others wait for.
-pub fn prepare(home: &Home, federation: &Name, spec: &Spec) -> Result<Option<TlsFiles>, String> {
+/// Where a part finds what it needs for TLS; `None`: there is none.
+pub fn files(home: &Home, federation: &Name, spec: &Spec) -> Option<TlsFiles> {
     match spec {
-        Spec::Coordinator(spec) => match &spec.tls {
-            Tls::Off => Ok(None),
-            Tls::Auto => issue(home, federation, &spec.endpoints.advertise).map(Some),
-            Tls::Files { certificate, key, trust } => {
-                let served = ServedFiles { certificate: certificate.clone(), key: key.clone() };
-                Ok(Some(TlsFiles { served: Some(served), trust: Some(trust.clone()) }))
-            }
-        },
-        Spec::Node(spec) => match trust(home, federation, &spec.tls) {
-            None => Ok(None),
-            Some(trust) if trust.exists() => Ok(Some(TlsFiles { served: None, trust: Some(trust) })),
-            Some(trust) => Err(format!(
-                "the certificate of the authority, {}, is not there: the coordinator is on another machine; copy it from \
-                 there, or name it in security.tls",
-                trust.display()
-            )),
-        },
+        Spec::Node(spec) => {
+            let trust = trust(home, federation, &spec.tls)?;
+            Some(TlsFiles { served: None, trust: Some(trust) })
+        }
+        Spec::Coordinator(spec) => {
+            let trust = trust(home, federation, &spec.tls)?;
+            let (certificate, key) = match &spec.tls {
+                Tls::Files { certificate, key, .. } => (certificate.clone(), key.clone()),
+                Tls::Auto | Tls::Off => (home.tls(federation).join(CERTIFICATE), home.tls(federation).join(KEY)),
+            };
+            Some(TlsFiles { served: Some(ServedFiles { certificate, key }), trust: Some(trust) })
+        }
     }
 }
 
@@ -49,8 +46,24 @@ pub fn trust(home: &Home, federation: &Name, tls: &Tls) -> Option<PathBuf> {
     }
 }
 
+/// Sees to it that those files are there, as far as they are ours to make. Not for a thread that others wait for.
+pub fn prepare(home: &Home, federation: &Name, spec: &Spec) -> Result<(), String> {
+    match spec {
+        Spec::Coordinator(spec) if spec.tls == Tls::Auto => issue(home, federation, &spec.endpoints.advertise),
+        Spec::Coordinator(_) => Ok(()),
+        Spec::Node(spec) => match trust(home, federation, &spec.tls) {
+            Some(trust) if !trust.exists() => Err(format!(
+                "the certificate of the authority, {}, is not there: where the coordinator is on another machine, copy it \
+                 from there, or name it in security.tls",
+                trust.display()
+            )),
+            _ => Ok(()),
+        },
+    }
+}
+
 /// Makes the certificate, or another where it is due.
-pub fn issue(home: &Home, federation: &Name, advertised: &[String]) -> Result<TlsFiles, String> {
+pub fn issue(home: &Home, federation: &Name, advertised: &[String]) -> Result<(), String> {
     let now = now();
     let directory = home.authority(federation);
     let mut authority = open(home, federation, now)?;
@@ -68,15 +81,15 @@ pub fn issue(home: &Home, federation: &Name, advertised: &[String]) -> Result<Tl
     if let Some(reason) = &issued.reason {
         tracing::info!(%federation, "a new certificate was made: {}", reason.words());
     }
-    let served = ServedFiles { certificate: issued.files.certificate, key: issued.files.key };
-    Ok(TlsFiles { served: Some(served), trust: Some(issued.files.ca) })
+    Ok(())
 }
 
 fn open(home: &Home, federation: &Name, now: UnixSeconds) -> Result<Authority, String> {
     let directory = home.authority(federation);
     let above = directory.parent().unwrap_or(&directory);
     disk::make_directory(above).map_err(|error| error.to_string())?;
-    let told = |error: trellis_pki::Error| format!("the authority in {} fails: {}", directory.display(), explain(&error));
+    let told =
+        |error: trellis_pki::Error| format!("the authority in {} fails: {}", directory.display(), explain(&error));
     // Also one that a crash left half made is made anew; a damaged one is not.
     let make = |opening| Authority::init(&directory, federation.as_str(), CA_VALIDITY, now).map_err(|_| opening);
     Authority::open(&directory).or_else(make).map_err(told)

@@ -33,7 +33,8 @@ pub fn superlink(address: SocketAddr, transport: Transport, tls: bool, trust: Op
 
 pub async fn ask_superlink(superlink: &SuperLink) -> Report {
     let Ok(runs) = superlink.list_runs(None).await else { return Report::default() };
-    let is_over = |run: &trellis_wire::proto::Run| run.status.as_ref().is_some_and(|status| status.status == "finished");
+    let is_over =
+        |run: &trellis_wire::proto::Run| run.status.as_ref().is_some_and(|status| status.status == "finished");
     let at_work = runs.iter().filter(|run| !is_over(run)).count();
     let runs = u32::try_from(at_work).ok();
     Report { is_ready: true, busy: runs.map(|runs| runs > 0), runs, ..Report::default() }

@@ -13,7 +13,6 @@ const NODE_CONFIG: &str = "node-config.toml";
 const SOCKET: &str = "node.sock";
 /// Where a SuperLink puts the token of its first admin, in its state directory.
 const ADMIN_TOKEN: &str = "admin.token";
-const MODELS: &str = "TRELLIS_MODELS_DIR";
 
 pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
     let ports = &place.ports;
@@ -25,7 +24,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
         .flag("--control-api-address", place.listens(ports.control).to_string())
         .flag("--serverappio-api-address", place.app_address().to_string())
         .flag("--isolation", isolation(spec.isolation))
-        .env(MODELS, &place.models);
+        .flag("--models-dir", &place.models);
     program = state(program, spec, place);
     program = match &place.tls {
         None => program.arg("--insecure"),
