@@ -90,8 +90,9 @@ fn facts(record: &Record, phase: Phase, since_ms: Millis, report: Report) -> Fac
 fn addresses(record: &Record, probe: &Probe) -> Addresses {
     let is_coordinator = matches!(record.desired.as_ref().map(|desired| &desired.spec), Some(Spec::Coordinator(_)));
     let host = match probe {
-        Probe::SuperLink { address, .. } | Probe::Port(address) => address.ip().to_string(),
-        Probe::SuperNode { .. } | Probe::Running => "127.0.0.1".to_owned(),
+        Probe::FlowerSuperLink { addresses, .. } => return addresses.clone(),
+        Probe::SuperLink { address, .. } => address.ip().to_string(),
+        Probe::SuperNode { .. } | Probe::FlowerSuperNode { .. } => "127.0.0.1".to_owned(),
     };
     let address = |port: u16| (is_coordinator && port != 0).then(|| format!("{host}:{port}"));
     let ports = &record.ports;
