@@ -3,4 +3,4 @@
 
 mod platform;
 
-pub use platform::{Applied, Platform, PlatformSettings, Refusal, StartError};
+pub use platform::{Applied, Platform, PlatformSettings, Refusal, SimulatedSites, SiteDrivers, StartError};
