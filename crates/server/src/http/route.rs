@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use trellis_api::Role;
 use utoipa::ToSchema;
 
@@ -85,9 +85,21 @@ pub fn of<T: ToSchema>() -> Described {
     parts.push((T::name().into_owned(), T::schema()));
     let parts = parts
         .into_iter()
-        .map(|(name, schema)| (Cow::Owned(name), serde_json::to_value(schema).unwrap_or_default()))
+        .map(|(name, schema)| (Cow::Owned(name), loosened(serde_json::to_value(schema).unwrap_or_default())))
         .collect();
     Described { schema: serde_json::json!({"$ref": format!("#/components/schemas/{}", T::name())}), parts }
+}
+
+/// A choice between types is told as `oneOf`, which 1 does not pass where both integers and numbers are good.
+fn loosened(schema: Value) -> Value {
+    match schema {
+        Value::Object(fields) => {
+            let any = |name: String| if name == "oneOf" { "anyOf".to_owned() } else { name };
+            fields.into_iter().map(|(name, value)| (any(name), loosened(value))).collect::<Map<_, _>>().into()
+        }
+        Value::Array(items) => items.into_iter().map(loosened).collect(),
+        other => other,
+    }
 }
 
 /// A list of a type, in a page or whole.
