@@ -20,7 +20,10 @@ use crate::http::access::{now_ms, sha256};
 use crate::http::host::Hosts;
 use crate::http::route::BASE;
 use crate::http::{Api, Limits, router};
-use crate::platform::{Platform, PlatformSettings};
+use crate::platform::{Platform, PlatformSettings, SimulatedSites, SiteDrivers};
+
+/// Of what happens at sites, in times of its usual one.
+const SPEED: u32 = 1000;
 
 pub struct Desk {
     pub home: tempfile::TempDir,
@@ -82,8 +85,9 @@ impl Desk {
 }
 
 pub async fn platform(home: &std::path::Path) -> Arc<Platform> {
-    let settings = PlatformSettings { directory: home.to_owned(), program: "/nonexistent".into() };
-    Platform::start(settings).await.expect("a platform")
+    let usual = PlatformSettings::new(home.to_owned(), "/nonexistent".into());
+    let sites = SiteDrivers::Simulated(SimulatedSites::new(SPEED));
+    Platform::start(PlatformSettings { sites, exclusive: true, ..usual }).await.expect("a platform")
 }
 
 /// A request to a path below the base, with a token.
