@@ -4,6 +4,7 @@
 mod account;
 mod address;
 mod audit;
+mod detached;
 mod duration;
 mod log_file;
 mod logging;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
     }
     let word = |index: usize| arguments.get(index).and_then(|word| word.to_str());
     match (word(1), word(2)) {
+        (Some("detached"), _) => return detached::run(&arguments[2..]),
         (Some("superlink"), _) => return superlink::run("trellis superlink", &arguments[2..]),
         (Some("help"), Some("superlink")) => return superlink::run("trellis superlink", &["--help".into()]),
         (Some("supernode"), _) => return supernode::run("trellis supernode", &arguments[2..]),
