@@ -6,7 +6,7 @@ use clap::Args;
 use trellis_client::{ListNodes, Node};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, Table, Tone, Trouble, age, print_json, remark,
+    self, CallerArgs, Cell, Column, Format, OutputArgs, Table, Tone, Trouble, age, print_as, remark,
 };
 
 const AFTER_HELP: &str = "\
@@ -42,7 +42,7 @@ async fn list(args: &NodesArgs) -> Result<(), Trouble> {
     let known = answer.nodes.len();
     answer.nodes.retain(|node| args.all || node.status != "unregistered");
     match args.output.format {
-        Format::Json => print_json(&answer),
+        format @ (Format::Json | Format::Yaml) => print_as(format, &answer),
         Format::Table if answer.nodes.is_empty() && known > 0 => {
             remark(&format!("No nodes; {known} were revoked or have left (--all shows them)."));
         }

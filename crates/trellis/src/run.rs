@@ -27,7 +27,7 @@ use trellis_train::submit::{Place, Submission, to_toml};
 
 use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::{StopSignals, raise_open_file_limit};
-use crate::remote::{Format, Trouble, print, print_json, remark};
+use crate::remote::{Format, Trouble, print, print_as, remark};
 
 const CALLED: &str = "trellis run";
 const MODELS: &str = "models";
@@ -113,10 +113,10 @@ fn tell(plan: &Submission, format: Format) {
     let fab = &plan.bundle.fab;
     match format {
         Format::Table => print(&format!("{}\nbundle {}, {} bytes\n", plan.summary(), fab.hash_str, fab.content.len())),
-        Format::Json => {
+        Format::Json | Format::Yaml => {
             let values: std::collections::BTreeMap<_, _> =
                 plan.values.iter().map(|(key, scalar)| (key, to_toml(scalar))).collect();
-            print_json(&json!({
+            print_as(format, &json!({
                 "app": plan.bundle.metadata.id(),
                 "version": plan.bundle.metadata.version,
                 "fab_hash": fab.hash_str,
