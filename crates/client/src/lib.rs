@@ -13,6 +13,7 @@ mod exchange;
 pub mod fleet;
 pub mod node_key;
 mod report;
+mod rest;
 mod superlink;
 mod target;
 mod trust;
@@ -25,6 +26,7 @@ pub use report::{
     CheckpointReport, ClientReport, FailedNode, FindingReport, MAX_REPORT_BYTES, MetricReport, PhaseReport,
     TrainingReport,
 };
+pub use rest::{Asking, Reply, Rest, Trickle};
 pub use superlink::{Patience, SuperLink};
 pub use target::{Security, Target, Token, TokenError};
 pub use trust::{Trust, TrustError};

@@ -62,9 +62,7 @@ impl SuperLink {
 
     /// The proof that the account calls whose token is known.
     fn as_account(&self) -> HeaderMap {
-        let bearer = |token: &Token| HeaderValue::try_from(format!("Bearer {}", token.reveal()));
-        let proof = self.target.token.iter().map(|token| (AUTHORIZATION, bearer(token).expect("tokens are printable")));
-        proof.collect()
+        self.target.token.iter().map(bearer).collect()
     }
 
     /// Makes a call of Flower's own, as that account.
@@ -76,7 +74,7 @@ impl SuperLink {
     ) -> Result<A, Error> {
         let (path, proof) = (format!("/v1/{api}/{name}"), self.as_account());
         let body = Bytes::from(question.encode_to_vec());
-        let inquiry = || Inquiry { path: &path, kind: PROTOBUF, body: body.clone(), proof: &proof };
+        let inquiry = || Inquiry::post(&path, PROTOBUF, body.clone(), &proof);
         let decode = |body: &[u8]| A::decode(body).map_err(|error| error.to_string());
         self.insist(|| self.once(name, inquiry(), decode)).await
     }
@@ -88,7 +86,7 @@ impl SuperLink {
         question: &impl prost::Message,
     ) -> Result<Coming, Error> {
         let (path, proof) = (format!("/v1/control/{name}"), self.as_account());
-        let inquiry = Inquiry { path: &path, kind: PROTOBUF, body: question.encode_to_vec().into(), proof: &proof };
+        let inquiry = Inquiry::post(&path, PROTOBUF, question.encode_to_vec().into(), &proof);
         match begin(&self.target, &self.patience, inquiry).await? {
             Begun::Well(coming) => Ok(coming),
             Begun::Otherwise(Answer { status, body }) => Err(self.refused(name, status, &body.unwrap_or_default())),
@@ -116,7 +114,7 @@ impl SuperLink {
     async fn prove<C: Call>(&self, call: &C, proof: &HeaderMap) -> Result<C::Answer, Error> {
         let path = format!("/v1/trellis/{}", C::NAME);
         let body = Bytes::from(serde_json::to_vec(call).expect("calls are plain data"));
-        let inquiry = || Inquiry { path: &path, kind: JSON, body: body.clone(), proof };
+        let inquiry = || Inquiry::post(&path, JSON, body.clone(), proof);
         let decode = |body: &[u8]| serde_json::from_slice(body).map_err(|error| error.to_string());
         self.insist(|| self.once(C::NAME, inquiry(), decode)).await
     }
@@ -152,6 +150,12 @@ impl SuperLink {
             _ => Error::Unexpected { endpoint, call, status, what: quote(body) },
         }
     }
+}
+
+/// The header that shows a token.
+pub(crate) fn bearer(token: &Token) -> (HeaderName, HeaderValue) {
+    let value = HeaderValue::try_from(format!("Bearer {}", token.reveal()));
+    (AUTHORIZATION, value.expect("tokens are printable"))
 }
 
 #[derive(Deserialize)]

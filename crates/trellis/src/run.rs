@@ -6,7 +6,6 @@ mod federation;
 mod follow;
 mod plan;
 mod show;
-mod value;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,7 +15,7 @@ use args::DEFAULT_NODES;
 pub use args::RunArgs;
 use federation::{Federation, Wanted};
 use follow::{Followed, Follower};
-use plan::{Place, Plan, counted, plan};
+use plan::{client_apps, counted, plan};
 use serde_json::json;
 use show::Show;
 use tokio::runtime::Builder;
@@ -24,6 +23,7 @@ use tokio::task::JoinHandle;
 use trellis_client::app::App;
 use trellis_client::{SuperLink, Target};
 use trellis_train::Options;
+use trellis_train::submit::{Place, Submission, to_toml};
 
 use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::{StopSignals, raise_open_file_limit};
@@ -53,7 +53,7 @@ pub fn run(args: &RunArgs) -> ExitCode {
 async fn train(args: &RunArgs) -> Result<ExitCode, Trouble> {
     let remote = args.place.caller.names_superlink();
     let nodes = args.here.nodes.unwrap_or(DEFAULT_NODES);
-    let place = if remote { Place::Remote } else { Place::Here(nodes) };
+    let place = if remote { Place::There { nodes: None } } else { Place::Here { nodes } };
     let planned = all(misplaced(args, remote), all(plan(args, place), superlink(args, remote)))?;
     let ((), (plan, superlink)) = planned;
     if args.dry_run {
@@ -109,13 +109,13 @@ fn misplaced(args: &RunArgs, remote: bool) -> Result<(), Trouble> {
 }
 
 /// What would be sent.
-fn tell(plan: &Plan, format: Format) {
+fn tell(plan: &Submission, format: Format) {
     let fab = &plan.bundle.fab;
     match format {
         Format::Table => print(&format!("{}\nbundle {}, {} bytes\n", plan.summary(), fab.hash_str, fab.content.len())),
         Format::Json => {
             let values: std::collections::BTreeMap<_, _> =
-                plan.values.iter().map(|(key, scalar)| (key, value::to_toml(scalar))).collect();
+                plan.values.iter().map(|(key, scalar)| (key, to_toml(scalar))).collect();
             print_json(&json!({
                 "app": plan.bundle.metadata.id(),
                 "version": plan.bundle.metadata.version,
@@ -129,7 +129,7 @@ fn tell(plan: &Plan, format: Format) {
 }
 
 /// On a SuperLink that is there already.
-async fn there(args: &RunArgs, superlink: &SuperLink, plan: Plan) -> Result<ExitCode, Trouble> {
+async fn there(args: &RunArgs, superlink: &SuperLink, plan: Submission) -> Result<ExitCode, Trouble> {
     // Before the run is there: from then on Ctrl-C is about it.
     let mut signals = listen()?;
     let (summary, native) = (plan.summary(), plan.training.is_some());
@@ -145,7 +145,7 @@ async fn there(args: &RunArgs, superlink: &SuperLink, plan: Plan) -> Result<Exit
 }
 
 /// In this process.
-async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trouble> {
+async fn here(args: &RunArgs, nodes: usize, plan: Submission) -> Result<ExitCode, Trouble> {
     let mut signals = listen()?;
     start_log(args.here.verbose)?;
     // Each node keeps some files and connections open.
@@ -155,7 +155,7 @@ async fn here(args: &RunArgs, nodes: usize, plan: Plan) -> Result<ExitCode, Trou
     let wanted = Wanted {
         nodes,
         state_dir: args.here.state_dir.clone(),
-        apps: plan.client_apps.clone(),
+        apps: client_apps(&plan),
         python_server_app: plan.training.is_none(),
         python: args.here.python.clone(),
     };
@@ -183,7 +183,7 @@ async fn in_this_process(
     superlink: &SuperLink,
     target: Target,
     place: Options,
-    plan: Plan,
+    plan: Submission,
     online: impl Future<Output = Result<(), Trouble>>,
     signals: &mut StopSignals,
 ) -> Result<ExitCode, Trouble> {
