@@ -4,7 +4,9 @@
 mod account;
 mod address;
 mod audit;
+mod connect;
 mod duration;
+mod flwr_connection;
 mod log_file;
 mod logging;
 mod login;
@@ -13,6 +15,7 @@ mod node;
 mod nodes;
 mod pki;
 mod process;
+mod python;
 mod remote;
 mod run;
 mod schema;
@@ -77,6 +80,7 @@ enum Command {
     Audit(audit::AuditArgs),
     Login(login::LoginArgs),
     Whoami(whoami::WhoamiArgs),
+    Connect(connect::ConnectArgs),
     Schema(schema::SchemaArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
@@ -130,6 +134,7 @@ impl Command {
             Command::Audit(args) => audit::run(&args),
             Command::Login(args) => login::run(&args),
             Command::Whoami(args) => whoami::run(&args),
+            Command::Connect(args) => connect::run(&args),
             Command::Schema(args) => schema::run(&args),
             Command::Completions { shell } => print_completions(shell),
         }
