@@ -154,9 +154,10 @@ mod tests {
         let usual: SocketAddr = "127.0.0.1:7766".parse().expect("an address");
         let tried = |home: &Home| ports(home, usual).iter().map(SocketAddr::port).collect::<Vec<_>>();
         assert_eq!(tried(&home), [7766, 0]);
-        for (url, expected) in [("http://127.0.0.1:4040", vec![4040, 7766, 0]), ("http://127.0.0.1:7766", vec![7766, 0])] {
-            let serving =
-                Serving { pid: 1, url: url.to_owned(), version: String::new(), root_certificates: None };
+        for (url, expected) in
+            [("http://127.0.0.1:4040", vec![4040, 7766, 0]), ("http://127.0.0.1:7766", vec![7766, 0])]
+        {
+            let serving = Serving { pid: 1, url: url.to_owned(), version: String::new(), root_certificates: None };
             home.announce(&serving).expect("written");
             assert_eq!(tried(&home), expected);
         }
