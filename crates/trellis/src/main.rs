@@ -6,6 +6,7 @@ mod address;
 mod apply;
 mod audit;
 mod connect;
+mod detached;
 mod documents;
 mod down;
 mod duration;
@@ -126,6 +127,7 @@ fn main() -> ExitCode {
     }
     let word = |index: usize| arguments.get(index).and_then(|word| word.to_str());
     match (word(1), word(2)) {
+        (Some("detached"), _) => return detached::run(&arguments[2..]),
         (Some("superlink"), _) => return superlink::run("trellis superlink", &arguments[2..]),
         (Some("help"), Some("superlink")) => return superlink::run("trellis superlink", &["--help".into()]),
         (Some("server"), _) => return server::run(&arguments[2..]),
