@@ -5,4 +5,4 @@ mod http;
 mod platform;
 
 pub use http::{Bound, Limits, ServeError, ServeSettings, serve};
-pub use platform::{Applied, Platform, PlatformSettings, Refusal, StartError};
+pub use platform::{Applied, Platform, PlatformSettings, Refusal, SimulatedSites, SiteDrivers, StartError};

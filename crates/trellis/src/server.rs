@@ -82,7 +82,8 @@ async fn serve(checked: Checked) -> service::Outcome {
     let taken = Lock::take(&home.server_lock()).map_err(|error| StartError::Home(directory.clone(), error))?;
     let lock = taken.map_err(|pid| StartError::Held(directory.clone(), pid))?;
     let bound = bind(&checked).await?;
-    let settings = PlatformSettings { directory: directory.clone(), program: own_program() };
+    // The lock is ours: what an earlier server held need not be waited for.
+    let settings = PlatformSettings { exclusive: true, ..PlatformSettings::new(directory.clone(), own_program()) };
     let platform = Platform::start(settings).await?;
     let (address, url) = (bound.address(), bound.url());
     let serving = Serving {
