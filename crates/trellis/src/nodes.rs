@@ -8,8 +8,8 @@ use trellis_api::Node as Planned;
 use trellis_client::{ListNodes, Node};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, Found, OutputArgs, ServerArgs, Table, Tone, Trouble, age, meant, print_as,
-    remark,
+    self, CallerArgs, Cell, Column, Format, Found, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, meant,
+    print_as, remark,
 };
 use crate::status::now;
 
@@ -75,7 +75,7 @@ fn server(args: &NodesArgs) -> Result<Option<Found>, Trouble> {
 async fn list_planned(args: &NodesArgs, found: &Found) -> Result<(), Trouble> {
     let federation = meant(&found.client, args.federation.as_deref()).await?;
     let nodes = found.client.nodes(&federation).await?;
-    args.output.print(&nodes, || match nodes.is_empty() {
+    args.output.print(&Listing { items: &nodes }, || match nodes.is_empty() {
         true => remark(&format!("{federation} has no nodes.")),
         false => planned(&nodes).print(),
     });

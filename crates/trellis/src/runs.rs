@@ -7,7 +7,7 @@ use serde::Serialize;
 use trellis_api::{Client, LogPart, Run, RunState};
 
 use crate::remote::{
-    self, Cell, Column, OutputArgs, ServerArgs, Table, Tone, Trouble, age, clean, meant, moment, print, remark,
+    self, Cell, Column, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, clean, meant, moment, print, remark,
 };
 use crate::settle::Patience;
 use crate::status::now;
@@ -34,7 +34,7 @@ const RUNS_HELP: &str = "\
 Examples:
   trellis runs                                       those of the only federation, newest first
   trellis runs 1234 --federation lab                 one of them
-  trellis runs -o json | jq -r '.[] | select(.state == \"running\") | .id'
+  trellis runs -o json | jq -r '.items[] | select(.state == \"running\") | .id'
 
 Exit codes: 0; 1 there is no server, no such federation, or no such run.
 ";
@@ -133,7 +133,7 @@ pub fn run_runs(args: &RunsArgs) -> ExitCode {
             return Ok(());
         }
         let runs = client.runs(&name).await?;
-        args.output.print(&runs, || match runs.is_empty() {
+        args.output.print(&Listing { items: &runs }, || match runs.is_empty() {
             true => remark(&format!("No runs yet on {name}. `trellis run` or `flwr run . {name}` starts one.")),
             false => table(&runs).print(),
         });
@@ -167,7 +167,7 @@ pub fn run_scale(args: &ScaleArgs) -> ExitCode {
             client.scale(&name, pool, *count).await?;
             scaled.push(Scaled { federation: &name, pool, count: *count });
         }
-        args.output.print(&scaled, || {
+        args.output.print(&Listing { items: &scaled }, || {
             for it in &scaled {
                 print(&format!("{} of {name} shall have {} nodes\n", clean(it.pool), it.count));
             }

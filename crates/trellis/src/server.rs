@@ -15,7 +15,9 @@ use args::SERVER;
 pub use args::ServeArgs;
 use check::{Checked, check};
 use tokio::runtime::Builder;
-use trellis_server::{Bound, Limits, Platform, PlatformSettings, ServeError, ServeSettings};
+use trellis_server::{
+    Bound, Limits, Platform, PlatformSettings, ServeError, ServeSettings, SimulatedSites, SiteDrivers,
+};
 
 use crate::home::{Home, Lock, Serving};
 use crate::keep;
@@ -30,6 +32,9 @@ const REFUSED: u8 = 2;
 const THREADS: usize = 2;
 /// This program as it is at work. Whoever starts it gets the same one, even when its file was replaced or removed.
 const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Of simulated sites: nobody waits for them to find out how fast a server is.
+const SIMULATED_SPEED: u32 = 100;
 
 #[derive(Debug, thiserror::Error)]
 enum StartError {
@@ -83,7 +88,11 @@ async fn serve(checked: Checked) -> service::Outcome {
     let lock = taken.map_err(|pid| StartError::Held(directory.clone(), pid))?;
     let bound = bind(&checked).await?;
     // The lock is ours: what an earlier server held need not be waited for.
-    let settings = PlatformSettings { exclusive: true, ..PlatformSettings::new(directory.clone(), own_program()) };
+    let settings = PlatformSettings {
+        exclusive: true,
+        sites: sites(checked.simulated_sites),
+        ..PlatformSettings::new(directory.clone(), own_program())
+    };
     let platform = Platform::start(settings).await?;
     let (address, url) = (bound.address(), bound.url());
     let serving = Serving {
@@ -124,6 +133,10 @@ async fn bind(checked: &Checked) -> Result<Bound, Box<dyn std::error::Error + Se
         }
     }
     Err(StartError::Taken(checked.listen[0]).into())
+}
+
+fn sites(simulated: bool) -> SiteDrivers {
+    if simulated { SiteDrivers::Simulated(SimulatedSites::new(SIMULATED_SPEED)) } else { SiteDrivers::Real }
 }
 
 fn own_program() -> PathBuf {

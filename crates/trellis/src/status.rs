@@ -6,13 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use trellis_api::{FederationDetail, FederationSummary, State, Status};
 
-use crate::remote::{self, Cell, Column, OutputArgs, ServerArgs, Table, Tone, Trouble, age, clean, print, remark};
+use crate::remote::{
+    self, Cell, Column, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, clean, print, remark,
+};
 
 const AFTER_HELP: &str = "\
 Examples:
   trellis status                                     all federations of the server
   trellis status lab                                 one of them: coordinator, pools, and why it waits
-  trellis status -o json | jq -r '.[] | select(.state != \"ready\") | .name'
+  trellis status -o json | jq -r '.items[] | select(.state != \"ready\") | .name'
 
 Exit codes: 0; 1 there is no server, or no such federation.
 ";
@@ -43,7 +45,7 @@ async fn show(args: &StatusArgs) -> Result<(), Trouble> {
         }
         None => {
             let all = client.federations().await?;
-            args.output.print(&all, || match all.is_empty() {
+            args.output.print(&Listing { items: &all }, || match all.is_empty() {
                 true => remark("No federations. `trellis up` starts one."),
                 false => table(&all).print(),
             });
