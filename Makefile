@@ -21,7 +21,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: release ## our SuperLink, five of our SuperNodes and a training, live (some seconds once built)
+demo: release ## a SuperLink and four SuperNodes with TLS train a network before your eyes (under a minute once built)
+	@TRELLIS_HOME=$$(mktemp -d -t trellis-demo-XXXXXX) $(RELEASE_BIN) up --demo $(ARGS)
+
+.PHONY: demo-flower
+demo-flower: release ## the same with an unmodified Flower app, sent by the official `flwr run`
 	@TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) demo/run.py $(ARGS)
 
 .PHONY: test

@@ -5,7 +5,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
-use hyper::{HeaderMap, Request, Response};
+use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::task::JoinHandle;
 
@@ -18,11 +18,22 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// What is asked.
 pub(crate) struct Inquiry<'a> {
+    pub method: Method,
     pub path: &'a str,
+    /// The media type of the body.
     pub kind: &'static str,
+    /// That of the answer.
+    pub accept: &'static str,
     pub body: Bytes,
     /// The headers that prove who asks.
     pub proof: &'a HeaderMap,
+}
+
+impl<'a> Inquiry<'a> {
+    /// Question and answer are of the same kind.
+    pub fn post(path: &'a str, kind: &'static str, body: Bytes, proof: &'a HeaderMap) -> Inquiry<'a> {
+        Inquiry { method: Method::POST, path, kind, accept: kind, body, proof }
+    }
 }
 
 pub(crate) const JSON: &str = "application/json";
@@ -101,13 +112,13 @@ pub(crate) async fn reach(target: &Target, patience: &Patience, protocol: &[u8])
 
 fn request(target: &Target, inquiry: Inquiry<'_>) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(inquiry.body));
-    *request.method_mut() = hyper::Method::POST;
+    *request.method_mut() = inquiry.method;
     *request.uri_mut() = inquiry.path.parse().expect("paths of calls are paths");
     let headers = request.headers_mut();
     let host = HeaderValue::try_from(target.endpoint());
     headers.insert(header::HOST, host.unwrap_or(HeaderValue::from_static("superlink")));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(inquiry.kind));
-    headers.insert(header::ACCEPT, HeaderValue::from_static(inquiry.kind));
+    headers.insert(header::ACCEPT, HeaderValue::from_static(inquiry.accept));
     headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("trellis/", env!("CARGO_PKG_VERSION"))));
     prove(headers, inquiry.proof);
     request

@@ -77,9 +77,7 @@ impl SuperLink {
 
     /// The proof that the account calls whose token is known.
     fn as_account(&self) -> HeaderMap {
-        let bearer = |token: &Token| HeaderValue::try_from(format!("Bearer {}", token.reveal()));
-        let proof = self.target.token.iter().map(|token| (AUTHORIZATION, bearer(token).expect("tokens are printable")));
-        proof.collect()
+        self.target.token.iter().map(bearer).collect()
     }
 
     /// Makes a call of Flower's own, as that account.
@@ -92,7 +90,7 @@ impl SuperLink {
         let decode = |body: &[u8]| A::decode(body).map_err(|error| error.to_string());
         match self.transport {
             Transport::Http => {
-                let inquiry = || Inquiry { path: rpc.http, kind: PROTOBUF, body: body.clone(), proof: &proof };
+                let inquiry = || Inquiry::post(rpc.http, PROTOBUF, body.clone(), &proof);
                 self.insist(|| self.once(rpc.name, &self.patience, inquiry(), decode)).await
             }
             Transport::Grpc => self.insist(|| self.once_over_grpc(rpc, &body, &proof, decode)).await,
@@ -109,7 +107,7 @@ impl SuperLink {
         if self.transport == Transport::Grpc {
             return self.ask_over_grpc(rpc, &body, &proof).await;
         }
-        let inquiry = Inquiry { path: rpc.http, kind: PROTOBUF, body, proof: &proof };
+        let inquiry = Inquiry::post(rpc.http, PROTOBUF, body, &proof);
         match begin(&self.target, &self.patience, inquiry).await? {
             Begun::Well(coming) => Ok(Pieces::new(coming, Prefix::Length)),
             Begun::Otherwise(Answer { status, body }) => Err(self.refused(rpc.name, status, &body.unwrap_or_default())),
@@ -175,7 +173,7 @@ impl SuperLink {
     async fn prove<C: Call>(&self, call: &C, proof: &HeaderMap) -> Result<C::Answer, Error> {
         let path = format!("/v1/trellis/{}", C::NAME);
         let body = Bytes::from(serde_json::to_vec(call).expect("calls are plain data"));
-        let inquiry = || Inquiry { path: &path, kind: JSON, body: body.clone(), proof };
+        let inquiry = || Inquiry::post(&path, JSON, body.clone(), proof);
         let decode = |body: &[u8]| serde_json::from_slice(body).map_err(|error| error.to_string());
         let patience = Patience { answer: self.patience.answer + call.hold(), ..self.patience.clone() };
         self.insist(|| self.once(C::NAME, &patience, inquiry(), decode)).await
@@ -213,6 +211,12 @@ impl SuperLink {
             _ => Error::Unexpected { endpoint, call, status, what: quote(body) },
         }
     }
+}
+
+/// The header that shows a token.
+pub(crate) fn bearer(token: &Token) -> (HeaderName, HeaderValue) {
+    let value = HeaderValue::try_from(format!("Bearer {}", token.reveal()));
+    (AUTHORIZATION, value.expect("tokens are printable"))
 }
 
 #[derive(Deserialize)]
