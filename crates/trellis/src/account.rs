@@ -6,8 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use trellis_client::{CreateAccount, DisableAccount, EnableAccount, ListAccounts, Role, SetRole};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, print,
-    print_as,
+    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, print, print_as,
 };
 
 const AFTER_HELP: &str = "\

@@ -5,8 +5,10 @@ mod account;
 mod address;
 mod audit;
 mod connect;
+mod doctor;
 mod duration;
 mod flwr_connection;
+mod home;
 mod log_file;
 mod logging;
 mod login;
@@ -25,6 +27,7 @@ mod settings;
 mod superlink;
 mod supernode;
 mod token;
+mod top;
 mod whoami;
 
 use std::ffi::OsString;
@@ -81,6 +84,8 @@ enum Command {
     Login(login::LoginArgs),
     Whoami(whoami::WhoamiArgs),
     Connect(connect::ConnectArgs),
+    Doctor(doctor::DoctorArgs),
+    Top(top::TopArgs),
     Schema(schema::SchemaArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
@@ -135,6 +140,8 @@ impl Command {
             Command::Login(args) => login::run(&args),
             Command::Whoami(args) => whoami::run(&args),
             Command::Connect(args) => connect::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Schema(args) => schema::run(&args),
             Command::Completions { shell } => print_completions(shell),
         }

@@ -5,9 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use trellis_client::{ListNodes, Node};
 
-use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, Table, Tone, Trouble, age, print_as, remark,
-};
+use crate::remote::{self, CallerArgs, Cell, Column, Format, OutputArgs, Table, Tone, Trouble, age, print_as, remark};
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -49,7 +49,9 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
     let authority = Authority::init(&args.dir, name, validity, now())?;
     let survey = authority.survey(now())?;
     match args.output.format {
-        format @ (Format::Json | Format::Yaml) => print_as(format, &show::authority_json(authority.dir(), &survey, now())),
+        format @ (Format::Json | Format::Yaml) => {
+            print_as(format, &show::authority_json(authority.dir(), &survey, now()))
+        }
         Format::Table => {
             let dir = authority.dir().display();
             print_text(&show::certificate_text("CA", &survey.trusted[0].certificate, now()));
@@ -71,7 +73,9 @@ fn rotate(args: &RotateArgs) -> Result<(), Failure> {
     };
     let (state, next) = (authority.rotation(), authority.rotation().next_step());
     match args.output.format {
-        format @ (Format::Json | Format::Yaml) => print_as(format, &json!({"changed": changed, "rotation": state, "next_step": next})),
+        format @ (Format::Json | Format::Yaml) => {
+            print_as(format, &json!({"changed": changed, "rotation": state, "next_step": next}))
+        }
         Format::Table => {
             if step.is_some() && !changed {
                 print_text("nothing to do\n");

@@ -116,14 +116,17 @@ fn tell(plan: &Submission, format: Format) {
         Format::Json | Format::Yaml => {
             let values: std::collections::BTreeMap<_, _> =
                 plan.values.iter().map(|(key, scalar)| (key, to_toml(scalar))).collect();
-            print_as(format, &json!({
-                "app": plan.bundle.metadata.id(),
-                "version": plan.bundle.metadata.version,
-                "fab_hash": fab.hash_str,
-                "fab_bytes": fab.content.len(),
-                "native": plan.training.is_some(),
-                "values": values,
-            }));
+            print_as(
+                format,
+                &json!({
+                    "app": plan.bundle.metadata.id(),
+                    "version": plan.bundle.metadata.version,
+                    "fab_hash": fab.hash_str,
+                    "fab_bytes": fab.content.len(),
+                    "native": plan.training.is_some(),
+                    "values": values,
+                }),
+            );
         }
     }
 }

@@ -28,14 +28,17 @@ pub fn run(args: &IssueArgs) -> Result<(), Failure> {
     }
     let issued = issue(args, &order)?;
     match args.output.format {
-        format @ (Format::Json | Format::Yaml) => print_as(format, &json!({
-            "issued": issued.reason.is_some(),
-            "reason": issued.reason.as_ref().map(Reason::words),
-            "trust_renewed": issued.trust_renewed,
-            "leaf": certificate_json(&issued.leaf, now()),
-            "files": {"certificate": issued.files.certificate, "key": issued.files.key, "ca": issued.files.ca},
-            "warnings": issued.warnings,
-        })),
+        format @ (Format::Json | Format::Yaml) => print_as(
+            format,
+            &json!({
+                "issued": issued.reason.is_some(),
+                "reason": issued.reason.as_ref().map(Reason::words),
+                "trust_renewed": issued.trust_renewed,
+                "leaf": certificate_json(&issued.leaf, now()),
+                "files": {"certificate": issued.files.certificate, "key": issued.files.key, "ca": issued.files.ca},
+                "warnings": issued.warnings,
+            }),
+        ),
         Format::Table => {
             warn(&issued.warnings);
             print_text(&summary(&issued));

@@ -205,7 +205,8 @@ fn refused(problem: &Problem, status: u16) -> Trouble {
         _ => None,
     };
     let each = problem.problems.iter().map(|detail| {
-        let what = if detail.path.is_empty() { detail.what.clone() } else { format!("{}: {}", detail.path, detail.what) };
+        let what =
+            if detail.path.is_empty() { detail.what.clone() } else { format!("{}: {}", detail.path, detail.what) };
         Trouble::failed(what, Some(detail.advice.as_str()).filter(|advice| !advice.is_empty()))
     });
     match each.reduce(Trouble::and) {
