@@ -152,10 +152,11 @@ fn reason(why: &trellis_api::Why, palette: Palette) -> Line<'static> {
     ])
 }
 
-/// All of it without a terminal, for a pipe: a line of text for each line of the picture.
+/// All of it without a terminal, for a pipe: a line of text for each line of the picture. Nobody presses keys there.
 pub fn plain(view: &View) -> String {
     let height = needed(view).min(MOST_PLAIN_LINES);
-    text(view, PLAIN_COLUMNS, u16::try_from(height).unwrap_or(u16::MAX))
+    let text = text(view, PLAIN_COLUMNS, u16::try_from(height).unwrap_or(u16::MAX));
+    text.lines().take(height - 1).map(|line| format!("{line}\n")).collect()
 }
 
 fn text(view: &View, width: u16, height: u16) -> String {

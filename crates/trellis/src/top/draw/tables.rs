@@ -10,7 +10,7 @@ use super::{Palette, block, line_of};
 use crate::remote::clean;
 use crate::top::view::{Curve, Pane, View, bars, state_of};
 
-/// Narrower terminals show the beginning of the ids of runs; details show all of it.
+/// Narrower terminals show the beginning of names and ids; details show all of them.
 const WIDE: u16 = 110;
 const ID_CHARS: u16 = 20;
 const SHORT_ID_CHARS: u16 = 8;
@@ -19,13 +19,14 @@ const BARS: usize = 8;
 
 pub fn federations(frame: &mut Frame<'_>, area: Rect, view: &View, palette: Palette) {
     let rows = view.federations.iter().map(|one| federation(one, palette));
+    let wide = area.width >= WIDE;
     let widths = [
-        Constraint::Length(16),
+        Constraint::Length(if wide { 20 } else { 14 }),
         Constraint::Length(11),
-        Constraint::Length(9),
-        Constraint::Length(5),
-        Constraint::Length(5),
-        Constraint::Length(13),
+        Constraint::Length(7),
+        Constraint::Length(4),
+        Constraint::Length(4),
+        Constraint::Length(if wide { 14 } else { 7 }),
         Constraint::Fill(1),
     ];
     let titles = ["NAME", "STATE", "NODES", "BUSY", "RUNS", "RUNTIME", "WHY"];
@@ -61,13 +62,14 @@ pub fn nodes(frame: &mut Frame<'_>, area: Rect, view: &View, palette: Palette) {
     let ready = view.shown.nodes.iter().filter(|node| node.phase == "ready").count();
     let title = format!("nodes {ready} of {} ready", view.shown.nodes.len());
     let rows = view.shown.nodes.iter().map(|node| self::node(node, palette));
+    let wide = area.width >= WIDE;
     let widths = [
-        Constraint::Length(16),
-        Constraint::Length(11),
-        Constraint::Length(9),
+        Constraint::Length(if wide { 20 } else { 14 }),
+        Constraint::Length(if wide { 14 } else { 8 }),
         Constraint::Length(8),
+        Constraint::Length(6),
         Constraint::Length(5),
-        Constraint::Length(13),
+        Constraint::Length(if wide { 14 } else { 9 }),
         Constraint::Fill(1),
     ];
     let titles = ["NODE", "SITE", "PHASE", "DOES", "SHARD", "VERSION", "WHY"];
