@@ -60,6 +60,7 @@ pub struct FederationDetail {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
+    #[schema(maximum = 100000)]
     pub count: u32,
 }
 

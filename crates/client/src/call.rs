@@ -1,6 +1,8 @@
 //! The calls a SuperLink answers beside Flower's: name, question and answer of each, as they are on the wire. Times are
 //! seconds since 1970; ids are texts, because not every JSON reader has numbers that large.
 
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,6 +11,11 @@ use serde_json::value::RawValue;
 pub trait Call: Serialize {
     const NAME: &'static str;
     type Answer: DeserializeOwned;
+
+    /// How long the SuperLink may hold the call before it answers, beyond what any call takes.
+    fn hold(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// An answer that says no more than "done".
@@ -265,4 +272,32 @@ pub struct History {
     pub reports: Vec<Box<RawValue>>,
     /// There are later rounds: ask again, after the last of these.
     pub more: bool,
+}
+
+/// What changed after `after`, the `at` of an earlier answer. Held for `wait_s` (60 at most) while there is nothing to tell.
+/// Without `after`, and where that is too long ago: what there is, at once.
+#[derive(Debug, Clone, Serialize)]
+pub struct Watch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    pub wait_s: u64,
+}
+
+impl Call for Watch {
+    const NAME: &'static str = "watch";
+    type Answer = Changed;
+
+    fn hold(&self) -> Duration {
+        Duration::from_secs(self.wait_s)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// To ask on from here. Means nothing to others than the SuperLink.
+    pub at: String,
+    /// Runs that are in another state or have new reports.
+    pub runs: Vec<String>,
+    /// Nodes came, went or changed.
+    pub nodes: bool,
 }

@@ -57,6 +57,8 @@ pub struct TlsFiles {
 pub struct NativeApp {
     pub program: PathBuf,
     pub args: Vec<OsString>,
+    /// Where it keeps models, in a directory for each run; `None`: in the state directory.
+    pub models: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

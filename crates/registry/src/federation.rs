@@ -141,6 +141,12 @@ pub fn leave(connection: &mut Connection, name: &Name, now_ms: u64) -> Result<bo
 }
 
 pub fn forget(connection: &mut Connection, name: &Name) -> Result<(), RegistryError> {
-    connection.execute("DELETE FROM federation WHERE name = ?1 AND leaving = 1", [name.as_str()])?;
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let forgotten = tx.execute("DELETE FROM federation WHERE name = ?1 AND leaving = 1", [name.as_str()])?;
+    if forgotten > 0 {
+        // The next one of this name counts its actions anew: with the same fence drivers would take them for old ones.
+        tx.execute("UPDATE lease SET holder = NULL WHERE name = ?1", [name.as_str()])?;
+    }
+    tx.commit()?;
     Ok(())
 }

@@ -97,7 +97,10 @@ fn read_file(path: &Path) -> Result<Vec<Federation>, Trouble> {
         remark(&format!("warning: {warning}"));
     }
     let base = std::path::absolute(path).ok().filter(|_| path.as_os_str() != STDIN);
-    let base = base.as_deref().and_then(Path::parent).map_or_else(|| std::env::current_dir().unwrap_or_default(), Path::to_owned);
+    let base = base
+        .as_deref()
+        .and_then(Path::parent)
+        .map_or_else(|| std::env::current_dir().unwrap_or_default(), Path::to_owned);
     Ok(reading.federations.into_iter().map(|federation| rooted(federation, &base)).collect())
 }
 
@@ -159,7 +162,10 @@ spec:
         let directory = tempfile::tempdir().expect("a directory");
         let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("written");
         write("a.yaml", &GOOD.replace("nodes: 4", "nodse: 4"));
-        write("b.yaml", "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {name: Digits}\nspec: {nodes: many}\n");
+        write(
+            "b.yaml",
+            "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {name: Digits}\nspec: {nodes: many}\n",
+        );
         write("notes.txt", "not read");
         let files = [directory.path().to_owned(), directory.path().join("missing.yaml")];
         let told = format!("{:?}", read(&files).expect_err("nothing fits"));

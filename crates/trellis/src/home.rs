@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use lock::{Lock, Waiting};
+pub use lock::Lock;
 
 const VARIABLE: &str = "TRELLIS_HOME";
 

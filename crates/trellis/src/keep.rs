@@ -203,7 +203,11 @@ pub async fn start(home: &Home) -> Result<Serving, String> {
         let gone = keeper.try_wait().map_err(unusable)?;
         // Somebody else may have started one at the same moment: then ours leaves in good order.
         if gone.is_some_and(|status| !status.success()) || began.elapsed() > STARTING {
-            return Err(format!("the server did not start; the end of {}:\n{}", home.log().display(), tail(&home.log())));
+            return Err(format!(
+                "the server did not start; the end of {}:\n{}",
+                home.log().display(),
+                tail(&home.log())
+            ));
         }
         tokio::time::sleep(GLANCE).await;
     }
@@ -217,7 +221,9 @@ pub async fn end(home: &Home) -> Result<bool, String> {
     let gone = Lock::wait(&home.keeper_lock()).map_err(looked)?.ended();
     match tokio::time::timeout(STOPPING, gone).await {
         Ok(ended) => ended.map(|()| true).map_err(looked),
-        Err(_) => Err(format!("the server has not stopped within {} s; see {}", STOPPING.as_secs(), home.log().display())),
+        Err(_) => {
+            Err(format!("the server has not stopped within {} s; see {}", STOPPING.as_secs(), home.log().display()))
+        }
     }
 }
 

@@ -65,7 +65,8 @@ fn words(detail: &FederationDetail) -> String {
     let summary = &detail.summary;
     let coordinator = detail.status.as_ref().map_or("not seen yet", |status| &status.coordinator.phase);
     let nodes = &summary.nodes;
-    let mut line = format!("{}: coordinator {coordinator}, {} of {} nodes ready", summary.name, nodes.ready, nodes.wanted);
+    let mut line =
+        format!("{}: coordinator {coordinator}, {} of {} nodes ready", summary.name, nodes.ready, nodes.wanted);
     if let Some(why) = why(summary) {
         line += &format!("; {why}");
     }
@@ -116,7 +117,10 @@ mod tests {
         let waiting = "local: coordinator not seen yet, 2 of 3 nodes ready; waits for clinic-1";
         assert_eq!(words(&detail(State::Reconciling, 2)), waiting);
         assert_eq!(words(&detail(State::Ready, 3)), "local: coordinator not seen yet, 3 of 3 nodes ready");
-        assert_eq!(bar(&detail(State::Ready, 2), 500), format!("[##########..........] {}", words(&detail(State::Ready, 2))));
+        assert_eq!(
+            bar(&detail(State::Ready, 2), 500),
+            format!("[##########..........] {}", words(&detail(State::Ready, 2)))
+        );
         assert_eq!(bar(&detail(State::Ready, 2), 30).chars().count(), 29);
     }
 }

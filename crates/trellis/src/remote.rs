@@ -13,7 +13,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 pub use connection::{CallerArgs, ConnectionArgs};
-pub use output::{Format, OutputArgs, entry, print, print_as, print_json, remark};
+pub use output::{Format, Listing, OutputArgs, entry, print, print_as, print_json, remark};
 pub use secret::{SaveArgs, token_from};
 pub use server::{Found, ServerArgs, default_port, meant};
 pub use table::{Cell, Column, Table, Tone, clean, colours, painted};

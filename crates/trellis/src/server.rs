@@ -15,7 +15,9 @@ use args::SERVER;
 pub use args::ServeArgs;
 use check::{Checked, check};
 use tokio::runtime::Builder;
-use trellis_server::{Bound, Limits, Platform, PlatformSettings, ServeError, ServeSettings};
+use trellis_server::{
+    Bound, Limits, Platform, PlatformSettings, ServeError, ServeSettings, SimulatedSites, SiteDrivers,
+};
 
 use crate::home::{Home, Lock, Serving};
 use crate::keep;
@@ -30,6 +32,9 @@ const REFUSED: u8 = 2;
 const THREADS: usize = 2;
 /// This program as it is at work. Whoever starts it gets the same one, even when its file was replaced or removed.
 const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Of simulated sites: nobody waits for them to find out how fast a server is.
+const SIMULATED_SPEED: u32 = 100;
 
 #[derive(Debug, thiserror::Error)]
 enum StartError {
@@ -82,7 +87,12 @@ async fn serve(checked: Checked) -> service::Outcome {
     let taken = Lock::take(&home.server_lock()).map_err(|error| StartError::Home(directory.clone(), error))?;
     let lock = taken.map_err(|pid| StartError::Held(directory.clone(), pid))?;
     let bound = bind(&checked).await?;
-    let settings = PlatformSettings { directory: directory.clone(), program: own_program() };
+    // The lock is ours: what an earlier server held need not be waited for.
+    let settings = PlatformSettings {
+        exclusive: true,
+        sites: sites(checked.simulated_sites),
+        ..PlatformSettings::new(directory.clone(), own_program())
+    };
     let platform = Platform::start(settings).await?;
     let (address, url) = (bound.address(), bound.url());
     let serving = Serving {
@@ -125,6 +135,10 @@ async fn bind(checked: &Checked) -> Result<Bound, Box<dyn std::error::Error + Se
     Err(StartError::Taken(checked.listen[0]).into())
 }
 
+fn sites(simulated: bool) -> SiteDrivers {
+    if simulated { SiteDrivers::Simulated(SimulatedSites::new(SIMULATED_SPEED)) } else { SiteDrivers::Real }
+}
+
 fn own_program() -> PathBuf {
     match Path::new(OWN_PROGRAM).exists() {
         true => OWN_PROGRAM.into(),
@@ -154,9 +168,10 @@ mod tests {
         let usual: SocketAddr = "127.0.0.1:7766".parse().expect("an address");
         let tried = |home: &Home| ports(home, usual).iter().map(SocketAddr::port).collect::<Vec<_>>();
         assert_eq!(tried(&home), [7766, 0]);
-        for (url, expected) in [("http://127.0.0.1:4040", vec![4040, 7766, 0]), ("http://127.0.0.1:7766", vec![7766, 0])] {
-            let serving =
-                Serving { pid: 1, url: url.to_owned(), version: String::new(), root_certificates: None };
+        for (url, expected) in
+            [("http://127.0.0.1:4040", vec![4040, 7766, 0]), ("http://127.0.0.1:7766", vec![7766, 0])]
+        {
+            let serving = Serving { pid: 1, url: url.to_owned(), version: String::new(), root_certificates: None };
             home.announce(&serving).expect("written");
             assert_eq!(tried(&home), expected);
         }

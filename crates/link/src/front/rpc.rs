@@ -13,7 +13,7 @@ use trellis_wire::proto::{PushAppMessagesRequest, PushTaskMessagesRequest};
 
 use super::call::Call;
 use super::objects::{self, Peer};
-use crate::api::{account, app, control, fleet, training, trellis};
+use crate::api::{account, app, changes, control, fleet, training, trellis};
 use crate::dialect::app::Instructions;
 use crate::watch::metrics as label;
 
@@ -363,6 +363,17 @@ fn run_history(mut call: Call) -> Handling {
     })
 }
 
+/// Who waits is asked for its right again at the end: it may have been taken away meanwhile.
+fn watch(mut call: Call) -> Handling {
+    Box::pin(async move {
+        call.account().await?;
+        let request = call.read_json().await?;
+        let changed = changes::watch(&call.link, request).await?;
+        call.account().await?;
+        json(&changed)
+    })
+}
+
 fn stream_logs(mut call: Call) -> Handling {
     Box::pin(async move {
         call.account().await?;
@@ -459,6 +470,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ApproveLogin", Http, Account(View), json!(approve_login)),
     Rpc::new(TRELLIS, "ReportTraining", Http, App, report_training).at_most(training::MAX_REPORT_BYTES),
     Rpc::new(TRELLIS, "RunHistory", Http, Account(View), run_history),
+    Rpc::new(TRELLIS, "Watch", Http, Account(View), watch).held(),
 ];
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::config::{Config, Isolation, NativeApp};
 /// The name that a native ServerApp is seen by in a list of processes, whatever path it was started by.
 const NATIVE_NAME: &str = "trellis";
 
-/// Where native ServerApps keep models, in the state directory.
+/// Where native ServerApps keep models, in the state directory, unless told otherwise.
 const MODELS: &str = "models";
 
 /// A program that can be started for a run.
@@ -95,7 +95,7 @@ impl Programs {
     /// Finds what there is; `path` is that of the environment.
     pub fn find(config: &Config, state: &Path, path: Option<&OsStr>) -> Result<Programs, NoPython> {
         let native = match &config.native_app {
-            Some(app) => Starts::Here(Program::native(app, &state.join(MODELS))),
+            Some(app) => Starts::Here(Program::native(app, app.models.as_deref().unwrap_or(&state.join(MODELS)))),
             None => Starts::Elsewhere,
         };
         let python = match config.isolation {
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_differs_between_the_kinds_is_in_the_program() {
-        let app = NativeApp { program: "/proc/self/exe".into(), args: vec!["serverapp".into()] };
+        let app = NativeApp { program: "/proc/self/exe".into(), args: vec!["serverapp".into()], models: None };
         let native = Program::native(&app, Path::new("state/models"));
         assert_eq!((native.to_string().as_str(), native.args.len()), ("/proc/self/exe", 1));
         assert_eq!(native.name.as_deref(), Some("trellis".as_ref()), "not by the path it was started by");

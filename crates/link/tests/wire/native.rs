@@ -162,7 +162,7 @@ impl Script {
         assert!(made.success());
         let state = StateLocation::Directory { directory: directory.join("state"), database: None };
         let args = ["-c", script, "sh"].map(OsString::from).into_iter().chain([told.clone().into()]).collect();
-        let native_app = Some(NativeApp { program: "/bin/sh".into(), args });
+        let native_app = Some(NativeApp { program: "/bin/sh".into(), args, models: None });
         let config = Config { native_app, isolation: Isolation::Process, ..config(state, Limits::default()) };
         Script { config, told }
     }
@@ -248,7 +248,8 @@ async fn the_last_words_of_a_native_serverapp_are_in_the_log() {
 async fn a_program_that_is_not_there_fails_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let mut script = Script::new(directory.path(), "");
-    script.config.native_app = Some(NativeApp { program: directory.path().join("none"), args: Vec::new() });
+    script.config.native_app =
+        Some(NativeApp { program: directory.path().join("none"), args: Vec::new(), models: None });
     let link = TestLink::start(script.config.clone()).await;
     let run = link.start_run_of(native_fab()).await;
     let log = log(&link, run).await;

@@ -50,7 +50,8 @@ impl Source {
 
     /// An app as `flwr build` packs it.
     pub fn bundle(content: &[u8]) -> Result<Source, Problem> {
-        let unusable = |problem: BadFab| Problem::new("", problem.to_string(), "send a bundle as `flwr build` makes it");
+        let unusable =
+            |problem: BadFab| Problem::new("", problem.to_string(), "send a bundle as `flwr build` makes it");
         let app = App::open(content).map_err(unusable)?;
         let original = Bundle::of(content).map_err(unusable)?;
         let native = app.trains_natively();

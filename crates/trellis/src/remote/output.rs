@@ -51,6 +51,12 @@ pub fn print_as(format: Format, value: &impl Serialize) {
     }
 }
 
+/// A list, as the server's API has lists too.
+#[derive(Serialize)]
+pub struct Listing<'a, T> {
+    pub items: &'a [T],
+}
+
 /// One of several results that follow each other: a line of JSON, or a document of YAML.
 pub fn entry(format: Format, value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).expect("results are plain data");

@@ -1,7 +1,7 @@
 //! What somebody sees who follows a run: a line for each round, with a bar below them on a terminal; or lines of JSON.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write as _};
 
 use serde::Serialize;
@@ -56,7 +56,7 @@ impl Show {
         Show { format, bar: false, terminal: io::stdout().is_terminal(), model: None, rounds: 0, told: BTreeSet::new() }
     }
 
-    pub fn started(&mut self, run: u64, what: &str) {
+    pub fn started(&mut self, run: impl Display, what: &str) {
         match self.format {
             Format::Json | Format::Yaml => self.event("started", json!({ "run_id": run.to_string(), "app": what })),
             Format::Table => self.line(&format!("run {run} started: {what}")),
@@ -97,7 +97,7 @@ impl Show {
     }
 
     /// `place` is said where the model lies on another machine.
-    pub fn ended(&mut self, run: u64, ended: &Ended, place: &str) {
+    pub fn ended(&mut self, run: impl Display, ended: &Ended, place: &str) {
         let model = self.model.take();
         if self.format != Format::Table {
             let Ended { status, details } = ended;
@@ -145,7 +145,7 @@ fn bar(round: u64, planned: u64) -> String {
     format!("[{}{}] {round} of {planned} rounds", "#".repeat(done), ".".repeat(BAR_CHARS - done))
 }
 
-fn round_line(report: &TrainingReport) -> String {
+pub fn round_line(report: &TrainingReport) -> String {
     let digits = report.rounds_planned.to_string().len();
     let seconds: f64 = [&report.train, &report.evaluate].into_iter().flatten().map(|phase| phase.seconds).sum();
     let mut line = format!("round {:>digits$}/{}  {seconds:.2} s", report.round, report.rounds_planned);

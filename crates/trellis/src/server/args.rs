@@ -4,8 +4,11 @@ use clap::Args;
 
 use crate::settings::{LogArgs, Program};
 
-pub const SERVER: Program =
-    Program { after_help: AFTER_HELP, actions: &["kept"], flower_variables: &[("FLWR_LOG_LEVEL", "log-level")] };
+pub const SERVER: Program = Program {
+    after_help: AFTER_HELP,
+    actions: &["kept", "simulated-sites"],
+    flower_variables: &[("FLWR_LOG_LEVEL", "log-level")],
+};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -64,6 +67,10 @@ pub struct ServeArgs {
 
     #[arg(long, hide = true)]
     pub kept: bool,
+
+    /// Nothing is started: sites are simulated, to measure the server alone
+    #[arg(long, hide = true)]
+    pub simulated_sites: bool,
 
     #[command(flatten)]
     pub log: LogArgs,

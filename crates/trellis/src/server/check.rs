@@ -24,6 +24,7 @@ pub struct Checked {
     pub hosts: Vec<Endpoint>,
     pub allow_insecure_network: bool,
     pub kept: bool,
+    pub simulated_sites: bool,
     pub log: LogSettings,
     pub warnings: Vec<String>,
 }
@@ -48,8 +49,8 @@ pub fn check(raw: &RawArgs<ServeArgs>, around: &Surroundings<'_>) -> Result<Chec
     let Some(home) = home.filter(|_| problems.is_empty()) else { return Err(problems) };
     let usual = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), default_port());
     let listen = given.map_or_else(|| ports(&home, usual), |address| vec![address]);
-    let (allow_insecure_network, kept) = (args.allow_insecure_network, args.kept);
-    Ok(Checked { home, listen, tls, hosts, allow_insecure_network, kept, log, warnings })
+    let ServeArgs { allow_insecure_network, kept, simulated_sites, .. } = *args;
+    Ok(Checked { home, listen, tls, hosts, allow_insecure_network, kept, simulated_sites, log, warnings })
 }
 
 fn home(checker: &mut Checker<'_>) -> Option<Home> {

@@ -194,6 +194,12 @@ pub struct AppArgs {
     #[arg(long, value_name = "FILE")]
     pub python: Option<String>,
 
+    /// Directory for the models and checkpoints of native runs [default: `models` in the state directory]
+    ///
+    /// Each run has a directory in it, which stays when the run is over.
+    #[arg(long, value_name = "DIR")]
+    pub models_dir: Option<String>,
+
     /// Secret that SuperExecs sign with (Flower 1.30 and later); only used with --isolation process
     ///
     /// The bytes of the file are the secret, the end of line too. With it, a SuperExec that does not sign gets no run.

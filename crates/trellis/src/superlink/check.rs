@@ -54,6 +54,7 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
     let accounts = checker.accounts(&addresses);
     let supernode_auth = checker.supernode_auth();
     let apps = checker.apps();
+    let models = checker.models();
     checker.app_port(&addresses, apps.superexec_secret.is_some());
     let state = checker.state();
     let keepalive = checker.connections();
@@ -79,7 +80,7 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
         isolation: apps.isolation,
         python: apps.python,
         dependency_installation: apps.dependency_installation,
-        native_app: Some(NativeApp { program: OWN_PROGRAM.into(), args: vec!["serverapp".into()] }),
+        native_app: Some(NativeApp { program: OWN_PROGRAM.into(), args: vec!["serverapp".into()], models }),
         superexec_secret: apps.superexec_secret,
         state,
         supernode_auth,

@@ -69,6 +69,7 @@ fn state_and_apps(Checked { config, .. }: &Checked) -> Vec<Row> {
         ("database", database),
         ("isolation", text(isolation)),
         ("python", config.python.as_deref().and_then(path)),
+        ("models-dir", config.native_app.as_ref().and_then(|app| path(app.models.as_deref()?))),
         ("superexec-auth-secret-file", config.superexec_secret.as_deref().and_then(path)),
         ("allow-runtime-dependency-installation", Some(config.dependency_installation.into())),
     ]

@@ -12,8 +12,8 @@ use toml::{Table, Value};
 
 use super::archive::Archive;
 use super::{
-    BadFab, CONFIG, Config, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata, pyproject,
-    text,
+    BadFab, CONFIG, Config, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata,
+    pyproject, text,
 };
 use crate::proto;
 

@@ -48,6 +48,11 @@ impl Checker<'_> {
         self.executable("python", Some(given), "give the path of a Python interpreter")
     }
 
+    pub(super) fn models(&mut self) -> Option<PathBuf> {
+        let given = self.raw.args.apps.models_dir.as_deref()?;
+        Some(self.resolve("models-dir", given))
+    }
+
     fn dependency_installation(&mut self, isolation: Isolation) -> bool {
         let args = &self.raw.args.apps;
         let allowed = args.allow_runtime_dependency_installation;

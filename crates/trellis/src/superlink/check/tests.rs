@@ -467,7 +467,8 @@ fn homes_of_the_state() {
 #[test]
 fn tls_and_limits_arrive() {
     let line = format!("{TLS} --enable-supernode-auth --max-message-size 8MiB --max-object-size 1GiB");
-    let Checked { config, .. } = good(&format!("{line} --object-cache-size 0 --python ~/venv/bin/python"));
+    let Checked { config, .. } =
+        good(&format!("{line} --object-cache-size 0 --python ~/venv/bin/python --models-dir ~/m"));
     let tls = config.tls.expect("TLS");
     assert_eq!(
         [tls.certificate, tls.key, tls.ca_certificate],
@@ -475,6 +476,8 @@ fn tls_and_limits_arrive() {
     );
     assert!(config.supernode_auth);
     assert_eq!(config.python.as_deref(), Some(Path::new("/home/ada/venv/bin/python")));
+    let models = config.native_app.and_then(|app| app.models);
+    assert_eq!(models.as_deref(), Some(Path::new("/home/ada/m")));
     let limits = &config.limits;
     assert_eq!((limits.message_bytes, limits.object_bytes, limits.object_cache_bytes), (8 << 20, 1 << 30, 0));
     assert_eq!(size::show(limits.object_bytes), "1GiB");
@@ -516,7 +519,9 @@ fn a_printed_configuration_means_the_same() {
         "--insecure".to_owned(),
         "--insecure --database :memory: --isolation process --health-server-address [::1]:1 --log-level DEBUG"
             .to_owned(),
-        format!("{TLS} --enable-supernode-auth --state-dir d --database s.db --python ./py --exec-api-address h:1"),
+        format!(
+            "{TLS} --enable-supernode-auth --state-dir d --database s.db --python ./py --models-dir m --exec-api-address h:1"
+        ),
         "--insecure --max-object-size 1500KB --object-cache-size 0 --log-format json --log-level a=info".to_owned(),
         "--insecure --allow-insecure-network --host :: --port 80 --account-auth off --runtime-api-address h:1"
             .to_owned(),
