@@ -2,6 +2,7 @@
 
 const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const SHORT = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const TICK = new Intl.NumberFormat(undefined, { maximumFractionDigits: 4 });
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 export const exactTime = (at_s: number): string => EXACT.format(at_s * 1000);
@@ -16,7 +17,7 @@ export function relativeTime(at_s: number, now_s: number): string {
 
 /** `850 ms`, `4.2 s`, `3 min 5 s`; with `parts` 1 only the largest unit. */
 export function duration(seconds: number, parts = 2): string {
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 10 && parts > 1) return `${seconds.toFixed(1)} s`;
   const units: [number, string][] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
   const told: string[] = [];
@@ -41,7 +42,10 @@ export function metric(value: number | undefined): string {
   return value.toFixed(size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 4);
 }
 
-export const short = (value: number): string => SHORT.format(value);
+/** A number on an axis: no digit more than it needs. */
+export const tick = (value: number): string =>
+  value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e5) ? value.toExponential() : TICK.format(value);
+
 export const percent = (share: number): string => `${Math.round(share * 100)} %`;
 
 export function bytes(count: number): string {
