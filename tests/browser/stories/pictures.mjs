@@ -16,7 +16,7 @@ await play(async () => {
         await page.getByText("Loading…").first().waitFor({ state: "detached" });
         if (name === "plan") await planned(page);
         await until("the stream", () => page.getByTitle("Changes are shown as they happen").isVisible());
-        await page.evaluate(() => document.fonts.ready);
+        await page.evaluate(() => (scrollTo(0, 0), document.activeElement.blur(), document.fonts.ready));
         await page.screenshot({ path: path.join(stage.pictures, `${name}-${width}-${scheme}.png`), fullPage: true, caret: "hide" });
         await page.context().close();
       }
