@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use trellis_client::{Error, Patience, Security, SuperLink, Target, Token, Trust, WhoAmI};
 use trellis_plan::Millis;
 
@@ -60,11 +59,6 @@ impl Probe {
                 }
             }
             Probe::FlowerSuperNode { note } => flower::ask_supernode(note).await,
-            Probe::Port(address) => {
-                let connected = tokio::time::timeout(CONNECT, TcpStream::connect(address)).await;
-                Report { is_ready: matches!(connected, Ok(Ok(_))), ..Report::default() }
-            }
-            Probe::Running => Report { is_ready: true, ..Report::default() },
         }
     }
 }

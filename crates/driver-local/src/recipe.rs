@@ -132,10 +132,6 @@ pub enum Probe {
         /// Says where that log is, and where it begins.
         note: PathBuf,
     },
-    /// Something that takes connections when it works, and says no more.
-    Port(SocketAddr),
-    /// It works as long as it runs.
-    Running,
 }
 
 /// The recipe of a coordinator, or everything that stands in its way.
