@@ -1,6 +1,8 @@
 //! The calls a SuperLink answers beside Flower's: name, question and answer of each, as they are on the wire. Times are
 //! seconds since 1970; ids are texts, because not every JSON reader has numbers that large.
 
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,6 +11,11 @@ use serde_json::value::RawValue;
 pub trait Call: Serialize {
     const NAME: &'static str;
     type Answer: DeserializeOwned;
+
+    /// How long the SuperLink may hold the call before it answers, beyond what any call takes.
+    fn hold(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// An answer that says no more than "done".
@@ -29,6 +36,7 @@ calls! {
     RevokeNode = "revoke-node" -> Done;
     CreateJoinToken = "create-join-token" -> NewToken;
     Join = "join" -> Joined;
+    DescribeNode = "describe-node" -> Done;
     CreateAccount = "create-account" -> NewAccount;
     ListAccounts = "list-accounts" -> Accounts;
     SetRole = "set-role" -> Done;
@@ -60,6 +68,9 @@ pub struct Node {
     pub location: String,
     /// `registered`, `online`, `offline` or `unregistered`.
     pub status: String,
+    /// It takes no new work.
+    #[serde(default)]
+    pub draining: bool,
     /// Transport and version of Flower it speaks: `http 1.42.0`; without the version where none was announced.
     pub client: String,
     pub owner: String,
@@ -106,6 +117,17 @@ pub struct Join {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Joined {
     pub node_id: String,
+}
+
+/// What a node says of itself beyond Flower's own calls; the call must be signed with its key. What is left out stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DescribeNode {
+    pub node_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// It takes no new work, and is not to be chosen for any. Forgotten when the SuperLink or the node starts anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draining: Option<bool>,
 }
 
 /// What an account may do: each role may do all that the ones before it may.
@@ -265,4 +287,32 @@ pub struct History {
     pub reports: Vec<Box<RawValue>>,
     /// There are later rounds: ask again, after the last of these.
     pub more: bool,
+}
+
+/// What changed after `after`, the `at` of an earlier answer. Held for `wait_s` (60 at most) while there is nothing to tell.
+/// Without `after`, and where that is too long ago: what there is, at once.
+#[derive(Debug, Clone, Serialize)]
+pub struct Watch {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    pub wait_s: u64,
+}
+
+impl Call for Watch {
+    const NAME: &'static str = "watch";
+    type Answer = Changed;
+
+    fn hold(&self) -> Duration {
+        Duration::from_secs(self.wait_s)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// To ask on from here. Means nothing to others than the SuperLink.
+    pub at: String,
+    /// Runs that are in another state or have new reports.
+    pub runs: Vec<String>,
+    /// Nodes came, went or changed.
+    pub nodes: bool,
 }

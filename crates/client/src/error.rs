@@ -71,6 +71,11 @@ impl Error {
             _ => false,
         }
     }
+
+    /// Whatever answered does not know the call: it is no SuperLink of ours, or an older one.
+    pub fn is_unknown_call(&self) -> bool {
+        matches!(self, Error::Refused { status: 404, .. } | Error::Unexpected { status: 404, .. })
+    }
 }
 
 impl Distrust {

@@ -93,7 +93,7 @@ impl SuperLink {
         match self.transport {
             Transport::Http => {
                 let inquiry = || Inquiry { path: rpc.http, kind: PROTOBUF, body: body.clone(), proof: &proof };
-                self.insist(|| self.once(rpc.name, inquiry(), decode)).await
+                self.insist(|| self.once(rpc.name, &self.patience, inquiry(), decode)).await
             }
             Transport::Grpc => self.insist(|| self.once_over_grpc(rpc, &body, &proof, decode)).await,
         }
@@ -177,7 +177,8 @@ impl SuperLink {
         let body = Bytes::from(serde_json::to_vec(call).expect("calls are plain data"));
         let inquiry = || Inquiry { path: &path, kind: JSON, body: body.clone(), proof };
         let decode = |body: &[u8]| serde_json::from_slice(body).map_err(|error| error.to_string());
-        self.insist(|| self.once(C::NAME, inquiry(), decode)).await
+        let patience = Patience { answer: self.patience.answer + call.hold(), ..self.patience.clone() };
+        self.insist(|| self.once(C::NAME, &patience, inquiry(), decode)).await
     }
 
     /// Repeats what was answered "not now".
@@ -194,10 +195,11 @@ impl SuperLink {
     async fn once<A>(
         &self,
         call: &'static str,
+        patience: &Patience,
         inquiry: Inquiry<'_>,
         decode: impl Fn(&[u8]) -> Result<A, String>,
     ) -> Result<A, Error> {
-        let Answer { status, body } = exchange(&self.target, &self.patience, inquiry).await?;
+        let Answer { status, body } = exchange(&self.target, patience, inquiry).await?;
         let unexpected = |what: String| Error::Unexpected { endpoint: self.endpoint(), call, status, what };
         let Some(body) = body else { return Err(unexpected("it is too long".to_owned())) };
         if status == 200 { decode(&body).map_err(unexpected) } else { Err(self.refused(call, status, &body)) }

@@ -21,6 +21,7 @@ pub fn claim(tx: &mut dyn Tx, id: RunId, server_app: ServerApp, hash: [u8; 32], 
         return Ok(false);
     }
     tx.put_run(&run)?;
+    tx.wake(Topic::Run(id));
     tx.put_token(&Token { run: id, hash, state: token::State::issue(now) })?;
     Ok(true)
 }
@@ -46,6 +47,7 @@ pub fn pull_inputs(tx: &mut dyn Tx, hash: &[u8; 32], client: &str, now: Seconds)
     token.state = token::next(token.state, token::Event::PullInputs, now).map_err(|why| failed(&why))?;
     client.clone_into(&mut run.client);
     tx.put_run(&run)?;
+    tx.wake(Topic::Run(run.id));
     tx.put_token(&token)?;
     Ok(Inputs { run, fab, context })
 }
@@ -334,7 +336,7 @@ pub fn finish(tx: &mut dyn Tx, id: RunId, outcome: Outcome, details: &str, now: 
             drop_reply(tx, &reply)?;
         }
     }
-    for topic in [Topic::Finished(id), Topic::Log(id), Topic::Replies(id)] {
+    for topic in [Topic::Finished(id), Topic::Log(id), Topic::Replies(id), Topic::Run(id)] {
         tx.wake(topic);
     }
     Ok(())
@@ -349,6 +351,7 @@ pub fn process_gone(tx: &mut dyn Tx, id: RunId, reason: &str, now: Seconds) -> R
             run.apply(run::Event::LoseLaunch, now).map_err(|why| Refusal::new(Kind::Precondition, why.to_string()))?;
             tx.put_run(&run)?;
             tx.wake(Topic::Launch);
+            tx.wake(Topic::Run(id));
             Ok(())
         }
         run::State::Starting => finish(tx, id, Outcome::Failed, reason, now),

@@ -31,6 +31,7 @@ pub fn start_run(
     tx.put_run(&Run::new(id, new, now))?;
     tx.put_context(id, context)?;
     tx.wake(Topic::Launch);
+    tx.wake(Topic::Run(id));
     Ok(())
 }
 
@@ -91,6 +92,7 @@ pub(crate) fn insert_node(
     let mut node = Node::register(id, owner, &new.key, DEFAULT_HEARTBEAT_INTERVAL_S, now);
     node.name.clone_from(&new.name);
     node.location.clone_from(&new.location);
+    tx.wake(Topic::Nodes);
     tx.put_node(&node)
 }
 

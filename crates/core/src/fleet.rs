@@ -13,6 +13,9 @@ use crate::run;
 /// The key is bound to a node already, or was once.
 pub const KEY_IN_USE: &str = "Public key already in use";
 
+/// A longer name is for no table.
+const MAX_NAME_CHARS: usize = 64;
+
 /// Makes a node for a key. Asking again with the same key gives the same node: the first answer may have been lost,
 /// and the caller has proved that the key is its own.
 pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], now: Seconds) -> Result<NodeId, Refusal> {
@@ -22,6 +25,7 @@ pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], no
         None if tx.node(id)?.is_some() => Err(Refusal::new(Kind::Transient, "node ID taken, try again")),
         None => {
             tx.put_node(&Node::register(id, owner, key, 0.0, now))?;
+            tx.wake(Topic::Nodes);
             let subject = audit::node(id);
             audit::note(tx, audit::Event::NodeRegisteredByItself, &subject, &subject, "", now)?;
             Ok(id)
@@ -43,6 +47,7 @@ pub fn activate(tx: &mut dyn Tx, key: &[u8], interval_s: f64, client: &str, now:
     })?;
     client.clone_into(&mut node.client);
     tx.put_node(&node)?;
+    tx.wake(Topic::Nodes);
     if is_news {
         let subject = audit::node(node.id);
         audit::note(tx, audit::Event::NodeActivated, &subject, &subject, client, now)?;
@@ -65,6 +70,7 @@ pub fn deactivate(tx: &mut dyn Tx, id: NodeId, now: Seconds) -> Result<(), Refus
         Refusal::new(Kind::Precondition, format!("SuperNode with node ID {id} could not be deactivated."))
     })?;
     tx.put_node(&node)?;
+    tx.wake(Topic::Nodes);
     let subject = audit::node(id);
     audit::note(tx, audit::Event::NodeDeactivated, &subject, &subject, "", now)?;
     wake_who_waits_for(tx, id)
@@ -92,6 +98,7 @@ pub(crate) fn end(
     tx.put_node(&node)?;
     audit::note(tx, event, actor, &audit::node(node.id), &node.name, now)?;
     tx.wake(Topic::Node(node.id));
+    tx.wake(Topic::Nodes);
     wake_who_waits_for(tx, node.id)?;
     Ok(true)
 }
@@ -115,11 +122,31 @@ pub fn is_member(read: &(impl Read + ?Sized), id: NodeId, key: &[u8]) -> Result<
 pub fn heartbeat(tx: &mut dyn Tx, id: NodeId, interval_s: f64, now: Seconds) -> Result<bool, Refusal> {
     check_interval(interval_s)?;
     let Some(mut node) = tx.node(id)? else { return Ok(false) };
+    let was_online = matches!(node.state().at(now), State::Online { .. });
     if node.apply(Event::Heartbeat { interval_s }, now).is_err() {
         return Ok(false);
     }
+    if !was_online {
+        tx.wake(Topic::Nodes);
+    }
     tx.put_node(&node)?;
     Ok(true)
+}
+
+/// A node says what it is called. Where nodes have owners (`owned`), the name that an owner gave stays.
+pub fn name_itself(tx: &mut dyn Tx, id: NodeId, name: &str, owned: bool) -> Result<(), Refusal> {
+    if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+        let text = format!("a node's name has 1 to {MAX_NAME_CHARS} characters, and none that cannot be shown");
+        return Err(Refusal::new(Kind::Invalid, text));
+    }
+    let mut node = known(tx, id)?;
+    if node.name == name || (owned && !node.name.is_empty()) {
+        return Ok(());
+    }
+    name.clone_into(&mut node.name);
+    tx.put_node(&node)?;
+    tx.wake(Topic::Nodes);
+    Ok(())
 }
 
 /// Hands out the oldest instruction for the node. What was handed out and not confirmed is handed out again: the node

@@ -32,6 +32,12 @@ pub enum Topic {
     Log(RunId),
     /// The run finished.
     Finished(RunId),
+    /// The run is in another state, or has a new report.
+    Run(RunId),
+    /// A node came, went or changed.
+    Nodes,
+    /// One of the last two, of any run.
+    Changes,
 }
 
 /// A FAB as it is kept.

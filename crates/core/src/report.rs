@@ -3,7 +3,7 @@
 
 use crate::fleet::running;
 use crate::id::RunId;
-use crate::port::Tx;
+use crate::port::{Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 
 /// A longer name of a kind is nobody's.
@@ -37,6 +37,7 @@ pub fn keep(tx: &mut dyn Tx, report: &TrainingReport) -> Result<Option<TrainingR
     let before = tx.report(report.run, report.round, &report.kind)?;
     if before.as_ref() != Some(report) {
         tx.put_report(report)?;
+        tx.wake(Topic::Run(report.run));
     }
     Ok(before)
 }

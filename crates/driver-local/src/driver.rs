@@ -76,7 +76,8 @@ impl LocalDriver {
         }
         let marked = scan(&home.hash()).map_err(|source| OpenError::Processes { source })?;
         let records = home.records().map_err(failed(directory))?;
-        let world = Arc::new(World::new(home, settings.program, wake));
+        let program = std::path::absolute(&settings.program).unwrap_or(settings.program);
+        let world = Arc::new(World::new(home, program, wake));
         let (unreadable, keepers) = (Mutex::default(), Mutex::new(JoinSet::new()));
         let driver = LocalDriver { world, unreadable, keepers, _lock: lock };
         driver.find(&records, marked);

@@ -103,7 +103,7 @@ impl Process {
         let descriptor = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
         // Whoever it is now stays so: asked after the descriptor was opened.
         identity.is_alive().then_some(())?;
-        let descriptor = Arc::new(AsyncFd::register(descriptor).ok()?);
+        let descriptor = Arc::new(AsyncFd::try_new(descriptor).ok()?);
         Some(Process { identity, descriptor, reaped: None })
     }
 
@@ -111,6 +111,8 @@ impl Process {
     pub fn start(ours: &Path, program: &Program, mark: &Mark, log: &Path) -> io::Result<Process> {
         let output = logs::open(log)?;
         let mut command = Command::new(ours);
+        // Not where whoever started us happened to be.
+        command.current_dir(log.parent().unwrap_or(Path::new("/")));
         command.arg(DETACHED).arg(&program.path).args(&program.args);
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_own(name)) {
             command.env_remove(name);
@@ -184,7 +186,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().expect("a program");
         let pid = Pid::from_child(&child);
         let descriptor =
-            AsyncFd::register(pidfd_open(pid, PidfdFlags::NONBLOCK).expect("it is there")).expect("a descriptor");
+            AsyncFd::try_new(pidfd_open(pid, PidfdFlags::NONBLOCK).expect("it is there")).expect("a descriptor");
         let _ = descriptor.readable().await.expect("it ends");
         assert_eq!(Identity::of(child.id()), None);
         child.wait().expect("it has ended");

@@ -88,7 +88,8 @@ pub struct Recipe {
     pub before: Vec<Program>,
     /// Kept running together. The first is the part; where one ends, the part has failed and the others are ended too.
     pub programs: Vec<Program>,
-    /// Run to their end after those have ended, also when the part is deleted: what no signal ends, like containers.
+    /// Run to their end where nothing may be left of it, before each start and when the part goes: for what no signal ends,
+    /// like containers.
     pub after: Vec<Program>,
     pub probe: Probe,
     /// The version that it will say it has, where it cannot be asked.

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod app;
+pub mod changes;
 pub mod control;
 pub mod fleet;
 pub mod training;

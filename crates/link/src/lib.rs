@@ -4,10 +4,12 @@
 //! `dialect` knows what differs between versions of Flower; `launch` starts ServerApps.
 
 mod api;
+mod changes;
 mod clock;
 pub mod config;
 mod convert;
 mod dialect;
+mod draining;
 mod fab;
 mod front;
 mod identity;

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 use trellis_core::Seconds;
 use trellis_core::id::RunId;
-use trellis_core::port::{Job, Read, Store, Traffic, Tx};
+use trellis_core::port::{Job, Read, Store, Topic, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::{SuperexecSecret, TlsSettings};
 use trellis_store_sqlite::SqliteStore;
 
 use crate::api::account::Logins;
+use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::config::Limits;
+use crate::draining::Draining;
 use crate::identity::Identities;
 use crate::objects::HotObjects;
 use crate::refusals::RefusalLog;
@@ -32,6 +34,9 @@ pub struct Link {
     pub watch: Arc<Watch>,
     /// Runs that have ended, of which the watch has not been told yet.
     pub ended: Arc<Mutex<Vec<RunId>>>,
+    /// What changed lately, for those who watch from outside.
+    pub changes: Arc<Changes>,
+    pub draining: Draining,
     /// Nodes must be registered through the Control API.
     pub supernode_auth: bool,
     /// Control calls need the token of an account.
@@ -53,6 +58,7 @@ pub struct Settings {
     pub tls: Option<TlsSettings>,
     pub superexec_secret: Option<SuperexecSecret>,
     pub ended: Arc<Mutex<Vec<RunId>>>,
+    pub changes: Arc<Changes>,
 }
 
 /// Things said once that are remembered.
@@ -69,6 +75,8 @@ impl Link {
             hot: HotObjects::new(settings.limits.object_cache_bytes),
             watch,
             ended: settings.ended,
+            changes: settings.changes,
+            draining: Draining::default(),
             limits: settings.limits,
             supernode_auth: settings.supernode_auth,
             accounts: settings.accounts,
@@ -137,6 +145,13 @@ impl Link {
     pub fn write_unheard(&self, change: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static) {
         let (tell, _unheard) = oneshot::channel();
         self.store.submit(Box::new(Change { change, result: None, tell }));
+    }
+
+    /// Nodes came, went or changed without a commit that says so.
+    pub fn nodes_changed(&self) {
+        let topics = [Topic::Nodes, Topic::Changes];
+        self.changes.note(&topics);
+        self.room.announce(&topics);
     }
 
     /// Notes bytes exchanged for a run; they are kept with the next [`Link::keep_traffic`].

@@ -22,6 +22,7 @@ use trellis_pki::{Endpoint, Files};
 use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
 use crate::api::{account, hex, random};
+use crate::changes::Changes;
 use crate::config::{Config, Keepalive, StateLocation, TlsFiles};
 use crate::front::{Front, Port};
 use crate::launch::{Launcher, NoPython, Programs};
@@ -130,7 +131,8 @@ impl SuperLink {
         let room = Arc::new(WaitingRoom::default());
         let watch = Arc::new(Watch::new(env!("CARGO_PKG_VERSION")));
         let ended = Arc::new(Mutex::default());
-        let store = SqliteStore::open(directory, announcer(&room, &watch, &ended))?;
+        let changes = Arc::new(Changes::new(hex(&random::<8>())));
+        let store = SqliteStore::open(directory, announcer(&room, &watch, &ended, &changes))?;
         let settings = Settings {
             limits: config.limits.clone(),
             supernode_auth: config.supernode_auth,
@@ -138,6 +140,7 @@ impl SuperLink {
             tls,
             superexec_secret: secret,
             ended,
+            changes,
         };
         let link = Arc::new(Link::new(store, room, watch, settings));
         let now = link.now();
@@ -234,15 +237,23 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-/// Tells those who wait what became true, and notes the runs that ended.
-fn announcer(room: &Arc<WaitingRoom>, watch: &Arc<Watch>, ended: &Arc<Mutex<Vec<RunId>>>) -> OnCommit {
-    let (room, watch, ended) = (Arc::clone(room), Arc::clone(watch), Arc::clone(ended));
+/// Tells those who wait what became true, and notes the runs that ended and what else changed.
+fn announcer(
+    room: &Arc<WaitingRoom>,
+    watch: &Arc<Watch>,
+    ended: &Arc<Mutex<Vec<RunId>>>,
+    changes: &Arc<Changes>,
+) -> OnCommit {
+    let (room, watch, ended, changes) = (Arc::clone(room), Arc::clone(watch), Arc::clone(ended), Arc::clone(changes));
     Box::new(move |commit| {
         watch.metrics.commit_finished(commit.jobs, commit.took, commit.worked);
         for topic in commit.topics {
             if let Topic::Finished(run) = topic {
                 ended.lock().expect("no holder panics").push(*run);
             }
+        }
+        if changes.note(commit.topics) {
+            room.announce(&[Topic::Changes]);
         }
         room.announce(commit.topics);
     })

@@ -58,7 +58,10 @@ async fn step(link: &Link, ticks: u32) -> Result<(), Refusal> {
         tls.look();
     }
     if ticks.is_multiple_of(TICKS_PER_ROLL_CALL) {
-        link.watch.nodes_online(&link.read(|view| view.online_nodes(now))?);
+        let online = link.read(|view| view.online_nodes(now))?;
+        if link.watch.nodes_online(&online) {
+            link.nodes_changed();
+        }
     }
     // While the store does not work, trying to write is how we learn that it does again.
     if ticks.is_multiple_of(TICKS_PER_LIFE_SIGN) || !link.store().works() {

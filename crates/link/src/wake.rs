@@ -28,8 +28,8 @@ impl WaitingRoom {
     fn shard(&self, topic: Topic) -> &Mutex<HashMap<Topic, Arc<Notify>>> {
         let number = match topic {
             Topic::Node(id) => id.0,
-            Topic::Replies(id) | Topic::Log(id) | Topic::Finished(id) => id.0.rotate_left(7),
-            Topic::Launch => 0,
+            Topic::Replies(id) | Topic::Log(id) | Topic::Finished(id) | Topic::Run(id) => id.0.rotate_left(7),
+            Topic::Launch | Topic::Nodes | Topic::Changes => 0,
         };
         &self.shards[number as usize % SHARDS]
     }

@@ -75,10 +75,12 @@ impl Watch {
         event.iter().for_each(|event| log(None, event));
     }
 
-    /// The nodes that are online by the state: finds out who fell silent. To be called every few seconds.
-    pub fn nodes_online(&self, online: &[NodeId]) {
+    /// The nodes that are online by the state: finds out who fell silent, and whether somebody did. To be called every few
+    /// seconds.
+    pub fn nodes_online(&self, online: &[NodeId]) -> bool {
         let events = self.scene().presence.look(online);
         events.iter().for_each(|event| log(None, event));
+        !events.is_empty()
     }
 
     /// The run's ServerApp got its inputs. May be said again.

@@ -13,7 +13,7 @@ use trellis_wire::proto::{PushAppMessagesRequest, PushTaskMessagesRequest};
 
 use super::call::Call;
 use super::objects::{self, Peer};
-use crate::api::{account, app, control, fleet, training, trellis};
+use crate::api::{account, app, changes, control, fleet, training, trellis};
 use crate::dialect::app::Instructions;
 use crate::watch::metrics as label;
 
@@ -347,6 +347,14 @@ fn join(mut call: Call) -> Handling {
     })
 }
 
+fn describe_node(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = call.node()?;
+        let request = call.read_json().await?;
+        json(&fleet::describe_node(&call.link, &caller, request).await?)
+    })
+}
+
 fn report_training(mut call: Call) -> Handling {
     Box::pin(async move {
         let caller = call.app()?;
@@ -360,6 +368,17 @@ fn run_history(mut call: Call) -> Handling {
         let who = call.account().await?;
         let request = call.read_json().await?;
         json(&training::run_history(&call.link, &who, request).await?)
+    })
+}
+
+/// Who waits is asked for its right again at the end: it may have been taken away meanwhile.
+fn watch(mut call: Call) -> Handling {
+    Box::pin(async move {
+        call.account().await?;
+        let request = call.read_json().await?;
+        let changed = changes::watch(&call.link, request).await?;
+        call.account().await?;
+        json(&changed)
     })
 }
 
@@ -446,6 +465,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "RevokeNode", Http, Account(Administer), json!(revoke_node)),
     Rpc::new(TRELLIS, "CreateJoinToken", Http, Account(Administer), json!(create_join_token)),
     Rpc::new(TRELLIS, "Join", Http, Node, join),
+    Rpc::new(TRELLIS, "DescribeNode", Http, Node, describe_node),
     Rpc::new(TRELLIS, "CreateAccount", Http, Account(Administer), json!(create_account)),
     Rpc::new(TRELLIS, "ListAccounts", Http, Account(Administer), json!(list_accounts)),
     Rpc::new(TRELLIS, "SetRole", Http, Account(Administer), json!(set_role)),
@@ -459,6 +479,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ApproveLogin", Http, Account(View), json!(approve_login)),
     Rpc::new(TRELLIS, "ReportTraining", Http, App, report_training).at_most(training::MAX_REPORT_BYTES),
     Rpc::new(TRELLIS, "RunHistory", Http, Account(View), run_history),
+    Rpc::new(TRELLIS, "Watch", Http, Account(View), watch).held(),
 ];
 
 #[cfg(test)]

@@ -8,3 +8,4 @@ mod revocation;
 mod round;
 mod security;
 mod tasks;
+mod watch;

@@ -92,7 +92,7 @@ fn everybody_who_waits_is_told() {
         let fab = Fab { hash: String::new(), content: Bytes::new(), verifications: vec![] };
         control::start_run(tx, RUN, Default::default(), &fab, b"", T0)
     });
-    assert_eq!(started, [Topic::Launch]);
+    assert_eq!(started, [Topic::Launch, Topic::Run(RUN)]);
     act(|tx| {
         fleet::register(tx, NodeId(11), ("", ""), b"key", T0)?;
         fleet::activate(tx, b"key", INTERVAL_S, "grpc", T0)?;
@@ -108,7 +108,7 @@ fn everybody_who_waits_is_told() {
     assert_eq!(replied, [Topic::Replies(RUN)]);
     let mut over = act(|tx| app::finish(tx, RUN, Outcome::Completed, "", T0));
     over.sort_unstable();
-    let mut want = vec![Topic::Finished(RUN), Topic::Log(RUN), Topic::Replies(RUN)];
+    let mut want = vec![Topic::Finished(RUN), Topic::Log(RUN), Topic::Replies(RUN), Topic::Run(RUN)];
     want.sort_unstable();
     assert_eq!(over, want);
 }

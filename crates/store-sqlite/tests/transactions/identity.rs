@@ -57,7 +57,10 @@ fn a_node_that_is_taken_away_is_nobody_at_once_and_all_who_wait_hear_of_it() {
     assert!(!is_member(12), "by another node's key");
     scene.ok(|tx| control::unregister_node(tx, NodeId(11), ("boss", "boss"), Reach::All, T0 + 1.0));
     assert!(!is_member(11));
-    assert_eq!(heard.since(&scene), [Topic::Node(NodeId(11)), Topic::Replies(RunId(5)), Topic::Replies(RUN)]);
+    assert_eq!(
+        heard.since(&scene),
+        [Topic::Node(NodeId(11)), Topic::Replies(RunId(5)), Topic::Replies(RUN), Topic::Nodes]
+    );
     assert_eq!(scene.waiting(&[id("i1"), id("i2")], T0 + 1.0), 1, "only the other node is still waited for");
     assert!(!scene.see(|read| fleet::is_member(read, NodeId(404), &key(11))));
 }
@@ -66,10 +69,10 @@ fn a_node_that_is_taken_away_is_nobody_at_once_and_all_who_wait_hear_of_it() {
 fn a_node_that_leaves_is_not_waited_for() {
     let (scene, heard) = waiting_for_two();
     scene.ok(|tx| fleet::deactivate(tx, NodeId(12), T0 + 1.0));
-    assert_eq!(heard.since(&scene), [Topic::Replies(RUN)]);
+    assert_eq!(heard.since(&scene), [Topic::Replies(RUN), Topic::Nodes]);
     assert!(scene.see(|read| fleet::is_member(read, NodeId(12), &key(12))), "it may come back");
     scene.ok(|tx| fleet::unregister(tx, NodeId(12), T0 + 2.0));
-    assert_eq!(heard.since(&scene), [Topic::Node(NodeId(12)), Topic::Replies(RUN)]);
+    assert_eq!(heard.since(&scene), [Topic::Node(NodeId(12)), Topic::Replies(RUN), Topic::Nodes]);
     assert!(!scene.see(|read| fleet::is_member(read, NodeId(12), &key(12))));
 }
 

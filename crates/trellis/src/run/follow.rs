@@ -5,14 +5,18 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trellis_client::{Error, RunHistory, SuperLink, TrainingReport};
+use trellis_client::{Error, RunHistory, SuperLink, TrainingReport, Watch};
 
 use super::show::{Ended, Show};
 use crate::process::StopSignals;
 use crate::remote::{Trouble, remark};
 
-/// Between looks at the run. A round of a small model takes a few milliseconds; people read more slowly.
+/// Between looks at the run, at least. A round of a small model takes a few milliseconds; people read more slowly.
+const PACE: Duration = Duration::from_millis(100);
+/// Between looks at a SuperLink that does not say when there is something to see.
 const GLANCE: Duration = Duration::from_millis(300);
+/// How long a SuperLink is asked to hold the question whether there is something to see.
+const HOLD_S: u64 = 25;
 /// How long a SuperLink may be away before it is given up: it may be restarted, and the run goes on.
 const ABSENCE: Duration = Duration::from_secs(600);
 
@@ -39,11 +43,29 @@ pub struct Follower<'a> {
     shown: BTreeSet<(u64, String)>,
     /// End of the log that was shown.
     logged_until: f64,
+    watching: Watching,
+}
+
+/// How we hear of changes.
+enum Watching {
+    /// The SuperLink tells, from this moment on; `None`: it has not been asked yet.
+    From(Option<String>),
+    /// It does not know the call.
+    NotServed,
 }
 
 impl<'a> Follower<'a> {
     pub fn new(superlink: &'a SuperLink, run: u64, signals: &'a mut StopSignals) -> Follower<'a> {
-        Follower { superlink, run, signals, stopped: None, away: None, shown: BTreeSet::new(), logged_until: 0.0 }
+        Follower {
+            superlink,
+            run,
+            signals,
+            stopped: None,
+            away: None,
+            shown: BTreeSet::new(),
+            logged_until: 0.0,
+            watching: Watching::From(None),
+        }
     }
 
     /// Shows a report for each round.
@@ -142,12 +164,33 @@ impl<'a> Follower<'a> {
         }
     }
 
+    /// Until there is something new to see.
     async fn pause(&mut self) -> Option<Followed> {
+        let (run, watching) = (self.run.to_string(), &mut self.watching);
         tokio::select! {
-            () = tokio::time::sleep(GLANCE) => None,
+            () = change(self.superlink, &run, watching) => None,
             signal = self.signals.next() => stop(self.superlink, self.run, &mut self.stopped, signal).await,
         }
     }
+}
+
+/// Waits for a change of the run, or for as long as one may wait without knowing.
+async fn change(superlink: &SuperLink, run: &str, watching: &mut Watching) {
+    tokio::time::sleep(PACE).await;
+    while let Watching::From(after) = watching {
+        match superlink.call(&Watch { after: after.clone(), wait_s: HOLD_S }).await {
+            Ok(changed) => {
+                *after = Some(changed.at);
+                if changed.runs.iter().any(|changed| changed == run) {
+                    return;
+                }
+            }
+            Err(error) if error.is_unknown_call() => *watching = Watching::NotServed,
+            // The look that follows says what is wrong.
+            Err(_) => break,
+        }
+    }
+    tokio::time::sleep(GLANCE).await;
 }
 
 /// Shows what is new in the log, until it ends.

@@ -1,0 +1,6 @@
+//! The local driver with real processes: the promises of its port, and what happens when things end where they should not.
+
+mod conformance;
+mod crashes;
+mod federation;
+mod scene;
