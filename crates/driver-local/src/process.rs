@@ -103,7 +103,7 @@ impl Process {
         let descriptor = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
         // Whoever it is now stays so: asked after the descriptor was opened.
         identity.is_alive().then_some(())?;
-        let descriptor = Arc::new(AsyncFd::try_new(descriptor).ok()?);
+        let descriptor = Arc::new(awaited(descriptor).ok()?);
         Some(Process { identity, descriptor, reaped: None })
     }
 
@@ -165,6 +165,13 @@ impl Process {
     }
 }
 
+/// Becomes readable when the process ends. What is to take the place of this call is unsafe, since others may close what
+/// they hand over; one who owns a descriptor cannot.
+#[allow(deprecated)]
+fn awaited(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(descriptor)
+}
+
 fn is_own(name: &OsString) -> bool {
     name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes())
 }
@@ -185,8 +192,7 @@ mod tests {
     async fn who_has_ended_and_was_not_noticed_is_nobody() {
         let mut child = std::process::Command::new("true").spawn().expect("a program");
         let pid = Pid::from_child(&child);
-        let descriptor =
-            AsyncFd::try_new(pidfd_open(pid, PidfdFlags::NONBLOCK).expect("it is there")).expect("a descriptor");
+        let descriptor = awaited(pidfd_open(pid, PidfdFlags::NONBLOCK).expect("it is there")).expect("a descriptor");
         let _ = descriptor.readable().await.expect("it ends");
         assert_eq!(Identity::of(child.id()), None);
         child.wait().expect("it has ended");
