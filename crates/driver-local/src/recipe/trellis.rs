@@ -49,7 +49,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
         address: place.reached(ports.http),
         tls: place.tls.is_some(),
         trust: place.trust().map(Path::to_owned),
-        token: place.state.join(ADMIN_TOKEN),
+        token: state_dir(spec, place).join(ADMIN_TOKEN),
     };
     Ok(alone(program, probe, BTreeMap::new()))
 }
@@ -57,7 +57,14 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
 fn state(program: Program, spec: &CoordinatorSpec, place: &Place) -> Program {
     match &spec.persistence {
         Persistence::Memory => program.flag("--database", ":memory:"),
-        Persistence::Disk { path, .. } => program.flag("--state-dir", path.as_ref().unwrap_or(&place.state)),
+        Persistence::Disk { .. } => program.flag("--state-dir", state_dir(spec, place)),
+    }
+}
+
+fn state_dir<'a>(spec: &'a CoordinatorSpec, place: &'a Place) -> &'a Path {
+    match &spec.persistence {
+        Persistence::Disk { path: Some(path), .. } => path,
+        Persistence::Disk { path: None, .. } | Persistence::Memory => &place.state,
     }
 }
 
