@@ -22,7 +22,7 @@ use crate::orders::Orders;
 use crate::part::{Part, Running, State, blocking, write};
 use crate::process::Process;
 use crate::record::Record;
-use crate::sight::sight;
+use crate::sight::{sight, tell_idle};
 use crate::world::{Claim, Wake, World, now_ms, too_late};
 use crate::{disk, gpus, keeper, launch, tls};
 
@@ -240,6 +240,7 @@ impl LocalDriver {
         while let Some(seen) = looks.next().await {
             resources.extend(seen);
         }
+        tell_idle(&mut resources);
         Seen { resources, complete: true, offer: Offer { room: None, gpus: Some(gpus::count()) } }
     }
 

@@ -1,6 +1,8 @@
 //! What is told of a part: its record, what is known of its programs, and what they say themselves.
 
-use trellis_plan::{Addresses, Facts, Millis, Phase, Sighting, Spec};
+use std::collections::BTreeMap;
+
+use trellis_plan::{Addresses, Facts, Millis, Part as Role, Phase, ResourceId, Sighting, Spec};
 
 use crate::keeper::note_node_id;
 use crate::part::{Part, State};
@@ -36,6 +38,21 @@ pub async fn sight(world: &World, part: &Part) -> Option<Sighting> {
         }
     };
     Some(Sighting::Present { generation, facts })
+}
+
+/// A node that does not say whether it is at work is idle where its SuperLink has no run.
+pub fn tell_idle(seen: &mut BTreeMap<ResourceId, Sighting>) {
+    let is_idle = |(id, sighting): (&ResourceId, &Sighting)| {
+        id.part == Role::Coordinator && sighting.facts().is_some_and(|facts| facts.runs == Some(0))
+    };
+    if !seen.iter().any(is_idle) {
+        return;
+    }
+    for (_, sighting) in seen.iter_mut().filter(|(id, _)| id.node_key().is_some()) {
+        if let Sighting::Present { facts, .. } = sighting {
+            facts.busy = facts.busy.or(Some(false));
+        }
+    }
 }
 
 /// As far as it is known without asking: what runs is `Ready`, if it says so too.

@@ -68,7 +68,7 @@ fn node_id(log: &str) -> Option<String> {
         let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
         (end > 0).then(|| after[..end].to_owned())
     };
-    whole.filter_map(id).last()
+    whole.filter_map(id).next_back()
 }
 
 #[cfg(test)]

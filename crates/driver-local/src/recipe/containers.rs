@@ -74,7 +74,7 @@ pub fn coordinator(engine: Engine, spec: &CoordinatorSpec, place: &Place) -> Res
     if spec.runtime == Runtime::Trellis {
         volumes.written.insert(place.models.clone());
     }
-    Ok(Contained { engine, place, images, volumes, resources: &spec.resources, gpu: None }.recipe(recipe))
+    Contained { engine, place, images, volumes, resources: &spec.resources, gpu: None }.recipe(recipe)
 }
 
 pub fn node(engine: Engine, spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
@@ -86,7 +86,7 @@ pub fn node(engine: Engine, spec: &NodeSpec, place: &Place) -> Result<Recipe, Ve
     }?;
     let images = Images::of(&spec.runtime, spec.image.as_deref(), spec.framework, "supernode")?;
     let (volumes, gpu) = (Volumes::of(place), spec.gpu.as_ref());
-    Ok(Contained { engine, place, images, volumes, resources: &spec.resources, gpu }.recipe(recipe))
+    Contained { engine, place, images, volumes, resources: &spec.resources, gpu }.recipe(recipe)
 }
 
 /// The machine as it looks from within: our program has its usual name, and GPUs are counted anew.
@@ -166,6 +166,20 @@ impl Volumes {
     }
 }
 
+/// The environment inside, in the form of both engines: a line for each, as it is.
+fn environment(program: &Program, home: &Path) -> Result<String, Vec<String>> {
+    let (mut text, mut problems) = (format!("HOME={}\n", home.display()), Vec::new());
+    for (name, value) in &program.env {
+        match value.to_str().filter(|value| !value.contains('\n')) {
+            Some(value) => text.push_str(&format!("{name}={value}\n")),
+            None => {
+                problems.push(format!("the variable {name} has more than one line, which containers cannot be given"))
+            }
+        }
+    }
+    if problems.is_empty() { Ok(text) } else { Err(problems) }
+}
+
 struct Contained<'a> {
     engine: Engine,
     place: &'a Place,
@@ -176,7 +190,7 @@ struct Contained<'a> {
 }
 
 impl Contained<'_> {
-    fn recipe(&self, recipe: Recipe) -> Recipe {
+    fn recipe(&self, mut recipe: Recipe) -> Result<Recipe, Vec<String>> {
         let images: BTreeSet<&String> = match recipe.programs.len() {
             ..2 => [&self.images.part].into(),
             2.. => [&self.images.part, &self.images.beside].into(),
@@ -184,11 +198,21 @@ impl Contained<'_> {
         let names: Vec<String> = (0..recipe.programs.len()).map(|role| self.name(role)).collect();
         let pull = images.into_iter().fold(self.script(PULL), Program::arg);
         let remove = names.iter().fold(self.script(REMOVE), Program::arg);
-        let programs = recipe.programs.iter().zip(&names).enumerate();
-        let programs = programs.map(|(role, (program, name))| self.run(role, program, name)).collect();
+        let (mut programs, mut problems) = (Vec::new(), Vec::new());
+        for (role, (program, name)) in recipe.programs.iter().zip(&names).enumerate() {
+            let variables = self.place.directory.join(format!("container-{role}.env"));
+            match environment(program, &self.place.state) {
+                Ok(text) => recipe.files.insert(variables.clone(), text).map_or((), drop),
+                Err(why) => problems.extend(why),
+            }
+            programs.push(self.run(role, program, name, &variables));
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
         let before = std::iter::once(pull).chain(recipe.before).collect();
         let after = recipe.after.into_iter().chain([remove]).collect();
-        Recipe { before, programs, after, ..recipe }
+        Ok(Recipe { before, programs, after, ..recipe })
     }
 
     fn script(&self, script: &str) -> Program {
@@ -205,7 +229,7 @@ impl Contained<'_> {
         }
     }
 
-    fn run(&self, role: usize, program: &Program, name: &str) -> Program {
+    fn run(&self, role: usize, program: &Program, name: &str, variables: &Path) -> Program {
         let mut run = Program::new(self.engine.program())
             .arg("run")
             .flag("--name", name)
@@ -220,11 +244,8 @@ impl Contained<'_> {
         run.args.extend(self.limits());
         run.args.extend(self.gpus());
         run.args.extend(self.volumes.flags());
-        // By name only: values are nobody's business who lists processes.
-        run.env = program.env.clone();
-        run = run.env("HOME", &self.place.state);
-        let names: Vec<String> = run.env.keys().cloned().collect();
-        run = names.iter().fold(run, |run, name| run.flag("--env", name));
+        // In a file: values are nobody's business who lists processes, and not meant for the engine's client.
+        run = run.flag("--env-file", variables);
         let image = if role == 0 { &self.images.part } else { &self.images.beside };
         run = run.flag("--entrypoint", &program.path).arg(image);
         run.args.extend(program.args.iter().cloned());

@@ -26,7 +26,7 @@ fn a_container_sees_the_part_and_nothing_else() {
         "podman run --name {name} --label dev.trellis.part=fed/lab/coordinator --restart no --network host \
          --log-driver none --security-opt label=disable --volume coordinator:coordinator \
          --volume coordinator/state:coordinator/state --volume /h/tls:/h/tls:ro \
-         --env FLWR_DISABLE_UPDATE_CHECK --env FLWR_HOME --env FLWR_TELEMETRY_ENABLED --env HOME --env PYTHONUNBUFFERED \
+         --env-file coordinator/container-0.env \
          --entrypoint flower-superlink flwr/superlink:1.39.0 --fleet-api-address 127.0.0.1:1 --host 127.0.0.1 --port 4 \
          --isolation subprocess --ssl-certfile /h/tls/server.pem --ssl-keyfile /h/tls/server.key \
          --ssl-ca-certfile /h/tls/ca.crt --database coordinator/state/superlink.db"
@@ -34,6 +34,8 @@ fn a_container_sees_the_part_and_nothing_else() {
     assert_eq!(line, expected);
     assert!(name.starts_with("trellis-") && name.ends_with("-coordinator"), "{name}");
     assert_eq!(recipe.before[0].args[2..], ["podman", "flwr/superlink:1.39.0"]);
+    let inside = &recipe.files[Path::new("/h/fed/lab/coordinator/container-0.env")];
+    assert!(inside.starts_with("HOME=/h/fed/lab/coordinator/state\nFLWR_DISABLE_UPDATE_CHECK=1\n"), "{inside}");
     assert_eq!(recipe.after[0].args[2..], ["podman".to_owned(), name].map(OsString::from));
 }
 
@@ -65,8 +67,8 @@ fn gpus_are_given_as_each_engine_wants_it() {
         let line = only(&recipe);
         assert!(line.contains(expected) && line.contains(" mine:1 "), "{line}");
         // Inside they are counted anew.
-        let visible = recipe.programs[0].env.get("CUDA_VISIBLE_DEVICES").and_then(|list| list.to_str());
-        assert_eq!(visible, (!gpus.is_empty()).then_some("0,1"));
+        let inside = &recipe.files[Path::new("/h/fed/lab/site-0/container-0.env")];
+        assert_eq!(inside.contains("CUDA_VISIBLE_DEVICES=0,1\n"), !gpus.is_empty(), "{inside}");
     }
 }
 
@@ -91,4 +93,13 @@ fn a_framework_chooses_our_image_and_none_of_the_official_ones() {
     let official = NodeSpec { framework, ..node_spec(FLOWER) };
     let problems = node(Engine::Podman, &official, &place("node/site-0")).unwrap_err();
     assert_eq!(problems, ["the official images do not bring pytorch: name an image that has it (`image`)"]);
+}
+
+#[test]
+fn what_containers_cannot_be_given_is_told() {
+    let env = [("A", "one\ntwo"), ("B", "one"), ("C", "\n")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let spec = NodeSpec { env: env.into(), ..node_spec(FLOWER) };
+    let problems = node(Engine::Podman, &spec, &place("node/site-0")).unwrap_err();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].contains("variable A"), "{problems:?}");
 }
