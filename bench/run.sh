@@ -1,8 +1,9 @@
 #!/bin/sh
-# Measures the originals and ours side by side and prints the tables. There are three parts:
+# Measures the originals and ours side by side and prints the tables. There are four parts:
 #   superlink   SuperLinks under the load generator trellis-bench, a table for each transport (about 35 minutes)
 #   rounds      whole federations, official ones and ours, bench/rounds.py (about 20 minutes)
 #   aggregate   FedAvg over many replies, official and ours, bench/aggregate.py (about 4 minutes)
+#   platform    the control plane: `up`, memory at rest, reads of the API, bench/platform.py (about 3 minutes)
 # Without `--part` all, if there are no other arguments than --quick and --write FILE; other arguments are those of a
 # part, and of `superlink` unless another one is named first:
 #   bench/run.sh                                   everything
@@ -17,7 +18,7 @@ cd "$(dirname "$0")/.."
 
 part=
 if [ "${1:-}" = --part ]; then
-  part=${2:?"--part wants a name: superlink, rounds or aggregate"}
+  part=${2:?"--part wants a name: superlink, rounds, aggregate or platform"}
   shift 2
 else
   expected=flag
@@ -30,8 +31,8 @@ else
   done
 fi
 case $part in
-  "" | superlink | rounds | aggregate) ;;
-  *) echo "bench/run.sh: there is no part $part; there are superlink, rounds and aggregate" >&2; exit 2 ;;
+  "" | superlink | rounds | aggregate | platform) ;;
+  *) echo "bench/run.sh: there is no part $part; there are superlink, rounds, aggregate and platform" >&2; exit 2 ;;
 esac
 
 release=${CARGO_TARGET_DIR:-target}/release
@@ -52,4 +53,7 @@ if measures rounds; then
 fi
 if measures aggregate; then
   TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/aggregate.py "$@"
+fi
+if measures platform; then
+  TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/platform.py "$@"
 fi

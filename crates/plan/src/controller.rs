@@ -17,6 +17,7 @@ use crate::action::{Action, Outcome};
 use crate::clock::Clock;
 use crate::driver::Driver;
 use crate::inventory::Inventory;
+use crate::ledger::Ledger;
 use crate::observed::{Observation, Observed};
 use crate::planner::{Planned, Wanted, plan};
 use crate::store::{Kept, Lease, Store, StoreError};
@@ -99,6 +100,13 @@ impl Controller {
         }
     }
 
+    /// What it would decide for another document, or the same. Nothing is done, and nothing is kept.
+    pub async fn preview(&self, wanted: &Wanted, ledger: &Ledger) -> (Planned, Observed) {
+        let observed = self.observe(wanted, ledger.applied.keys().map(|id| &id.site)).await;
+        let planned = plan(wanted, &observed, &self.inventory(), ledger, self.clock.now_ms(), self.settings.seed);
+        (planned, observed)
+    }
+
     /// Lets the next controller begin without waiting for the end of this one's lease.
     pub async fn hand_over(&self) -> Result<(), StoreError> {
         let lease = self.lease().await?;
@@ -130,7 +138,7 @@ impl Controller {
         Ok(Pass::Acted { planned: Box::new(planned), outcomes })
     }
 
-    fn inventory(&self) -> Inventory {
+    pub fn inventory(&self) -> Inventory {
         let capabilities = self.drivers.iter().map(|(site, driver)| (site.clone(), driver.capabilities()));
         Inventory { program: self.settings.program.clone(), capabilities: capabilities.collect() }
     }
@@ -206,7 +214,8 @@ impl Controller {
         }
     }
 
-    fn next_look_ms(&self, pass: &Pass) -> Millis {
+    /// When the pass after this one is due, unless something wakes it before.
+    pub fn next_look_ms(&self, pass: &Pass) -> Millis {
         let now_ms = self.clock.now_ms();
         let latest_ms = now_ms + self.settings.interval_ms;
         match pass {

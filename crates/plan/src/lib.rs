@@ -30,7 +30,7 @@ pub use driver::{Call, Driver};
 pub use inventory::{Capabilities, Inventory};
 pub use ledger::{Applied, LEDGER_VERSION, Ledger, PoolMemory, Tries};
 pub use observed::{Addresses, Facts, Observation, Observed, Offer, Phase, Seen, Sighting};
-pub use planner::{Planned, Wanted, plan};
+pub use planner::{Planned, Wanted, blueprints, plan};
 pub use report::{Weight, Why};
 pub use resource::{CoordinatorSpec, Desired, Generation, NodeKey, NodeSpec, Part, ResourceId, Spec};
 pub use shards::ShardTable;

@@ -20,6 +20,7 @@ mod tell;
 mod upgrade;
 mod view;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trellis_spec::{Federation, Name};
@@ -30,6 +31,7 @@ use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::observed::Observed;
 use crate::report::{Weight, Why};
+use crate::resource::{Desired, ResourceId};
 use crate::status::Status;
 
 pub(crate) use pace::UNSETTLED_MS;
@@ -76,6 +78,23 @@ pub fn plan(
         Wanted::Federation(federation) => keep(federation, observed, inventory, ledger, now_ms, seed),
         Wanted::Gone(name) => remove(name, observed, inventory, ledger, now_ms, seed),
     }
+}
+
+/// What each part is to be by a document, whether it is there or not, as far as that is known yet.
+pub fn blueprints(
+    federation: &Federation,
+    observed: &Observed,
+    inventory: &Inventory,
+    ledger: &Ledger,
+    now_ms: Millis,
+) -> BTreeMap<ResourceId, Desired> {
+    let mut ledger = ledger.clone();
+    let known = sight::known(&federation.name, observed, &mut ledger, now_ms);
+    let (counts, _) = scaling::counts(federation, &known, &mut ledger, now_ms);
+    let (numbered, _) = numbering::number(federation, &counts, &known, &mut ledger);
+    let (view, _) = view::draw(federation, inventory, observed, known, numbered, &ledger, now_ms);
+    let nodes = view.nodes.into_iter().filter_map(|node| node.desired);
+    nodes.chain([view.coordinator.desired]).map(|desired| (desired.id.clone(), desired)).collect()
 }
 
 fn keep(

@@ -6,10 +6,10 @@ pub enum RegistryError {
     Conflict { expected: u64, found: u64 },
     #[error("the federation is being deleted")]
     Leaving,
-    #[error("the registry {0} is of a newer Trellis: version {1}")]
-    Newer(String, u32),
+    #[error("{path} was written by a newer Trellis: its version is {found}, and this program knows {known}")]
+    Newer { path: String, found: u32, known: u32 },
     #[error("the registry does not work")]
-    Broken(#[source] rusqlite::Error),
+    Broken(#[from] rusqlite::Error),
     #[error("what the registry holds of {what} cannot be read: {why}")]
     Damaged { what: String, why: String },
 }

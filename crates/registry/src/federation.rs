@@ -1,7 +1,12 @@
-//! Federations as they are kept.
+//! Federations as they are kept: a document and its revision, and what was last told of it.
 
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use trellis_plan::{Status, Wanted};
-use trellis_spec::Name;
+use trellis_spec::{Federation, Name, to_yaml};
+
+use crate::error::RegistryError;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -20,4 +25,128 @@ pub enum Put {
     Created { revision: u64 },
     Changed { revision: u64 },
     Unchanged { revision: u64 },
+}
+
+/// A row as it is.
+struct Kept {
+    name: String,
+    document: String,
+    revision: u64,
+    leaving: bool,
+    changed_ms: u64,
+    status: Option<String>,
+}
+
+const COLUMNS: &str = "name, document, revision, leaving, changed_ms, status";
+
+impl Kept {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Kept> {
+        Ok(Kept {
+            name: row.get(0)?,
+            document: row.get(1)?,
+            revision: row.get::<_, i64>(2)? as u64,
+            leaving: row.get(3)?,
+            changed_ms: row.get::<_, i64>(4)? as u64,
+            status: row.get(5)?,
+        })
+    }
+
+    fn read(self) -> Result<Entry, RegistryError> {
+        let name = name_of(&self.name)?;
+        let wanted = wanted(&name, &self.document, self.leaving)?;
+        // A status is told again soon: one of another version is no loss.
+        let status = self.status.and_then(|text| serde_json::from_str(&text).ok());
+        let Kept { document, revision, changed_ms, .. } = self;
+        Ok(Entry { name, wanted, document, revision, changed_ms, status })
+    }
+}
+
+fn name_of(text: &str) -> Result<Name, RegistryError> {
+    let damaged = || RegistryError::Damaged { what: format!("federation {text:?}"), why: "it is no name".to_owned() };
+    Name::new(text).ok_or_else(damaged)
+}
+
+/// What a row asks for.
+pub fn wanted(name: &Name, document: &str, leaving: bool) -> Result<Wanted, RegistryError> {
+    if leaving {
+        return Ok(Wanted::Gone(name.clone()));
+    }
+    let damaged = |why: String| RegistryError::Damaged { what: format!("federation {name}"), why };
+    let mut federations =
+        trellis_spec::read(document, name.as_str()).map_err(|problems| damaged(problems.to_string()))?;
+    match (federations.pop(), federations.is_empty()) {
+        (Some(federation), true) => Ok(Wanted::Federation(Arc::new(federation))),
+        _ => Err(damaged("it is not one document".to_owned())),
+    }
+}
+
+pub fn all(connection: &mut Connection) -> Result<Vec<Entry>, RegistryError> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM federation ORDER BY name"))?;
+    let rows: Vec<Kept> = statement.query_map([], Kept::of)?.collect::<Result<_, _>>()?;
+    let read = |kept: Kept| match kept.read() {
+        Ok(entry) => Some(entry),
+        // The others must not suffer for it; and it can be applied again.
+        Err(error) => {
+            tracing::error!("{error}");
+            None
+        }
+    };
+    Ok(rows.into_iter().filter_map(read).collect())
+}
+
+pub fn find(connection: &mut Connection, name: &Name) -> Result<Option<Entry>, RegistryError> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM federation WHERE name = ?1"))?;
+    let kept = statement.query_row([name.as_str()], Kept::of).optional()?;
+    kept.map(Kept::read).transpose()
+}
+
+pub fn put(
+    connection: &mut Connection,
+    federation: &Federation,
+    expected: Option<u64>,
+    now_ms: u64,
+) -> Result<Put, RegistryError> {
+    let (name, document) = (federation.name.as_str(), to_yaml(federation));
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let kept =
+        tx.query_row(&format!("SELECT {COLUMNS} FROM federation WHERE name = ?1"), [name], Kept::of).optional()?;
+    let found = kept.as_ref().map_or(0, |kept| kept.revision);
+    if kept.as_ref().is_some_and(|kept| kept.leaving) {
+        return Err(RegistryError::Leaving);
+    }
+    if let Some(expected) = expected.filter(|expected| *expected != found) {
+        return Err(RegistryError::Conflict { expected, found });
+    }
+    let revision = found + 1;
+    let put = match kept {
+        Some(kept) if kept.document == document => return Ok(Put::Unchanged { revision: found }),
+        Some(_) => Put::Changed { revision },
+        None => Put::Created { revision },
+    };
+    tx.execute(
+        "INSERT INTO federation (name, document, revision, changed_ms) VALUES (?1, ?2, ?3, ?4) \
+         ON CONFLICT (name) DO UPDATE SET document = ?2, revision = ?3, changed_ms = ?4",
+        params![name, document, revision as i64, now_ms as i64],
+    )?;
+    tx.commit()?;
+    Ok(put)
+}
+
+pub fn leave(connection: &mut Connection, name: &Name, now_ms: u64) -> Result<bool, RegistryError> {
+    let there = connection.execute(
+        "UPDATE federation SET changed_ms = CASE leaving WHEN 0 THEN ?2 ELSE changed_ms END, leaving = 1 WHERE name = ?1",
+        params![name.as_str(), now_ms as i64],
+    )?;
+    Ok(there > 0)
+}
+
+pub fn forget(connection: &mut Connection, name: &Name) -> Result<(), RegistryError> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let forgotten = tx.execute("DELETE FROM federation WHERE name = ?1 AND leaving = 1", [name.as_str()])?;
+    if forgotten > 0 {
+        // The next one of this name counts its actions anew: with the same fence drivers would take them for old ones.
+        tx.execute("UPDATE lease SET holder = NULL WHERE name = ?1", [name.as_str()])?;
+    }
+    tx.commit()?;
+    Ok(())
 }

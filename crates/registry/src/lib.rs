@@ -1,7 +1,14 @@
 //! What the control plane keeps: federations, their ledgers and statuses, leases, tokens. The plan's store port on SQLite.
+//!
+//! One file, `registry.db`; several processes may have it open. Knows nothing of drivers, of HTTP, or of what roles may do.
 
+mod answer;
+mod database;
 mod error;
 mod federation;
+mod store;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::path::Path;
@@ -10,86 +17,96 @@ use std::sync::Arc;
 use trellis_plan::Store;
 use trellis_spec::{Federation, Name};
 
+use database::Database;
 pub use error::RegistryError;
 pub use federation::{Entry, Put};
 pub use token::{NewToken, TokenEntry};
 
+const FILE: &str = "registry.db";
+
 /// Cheap to clone: all are the same.
 #[derive(Clone)]
-pub struct Registry;
+pub struct Registry {
+    database: Arc<Database>,
+}
 
 impl Registry {
     /// Opens the registry in a directory, and makes it where there is none.
-    pub fn open(_directory: &Path) -> Result<Registry, RegistryError> {
-        unimplemented!()
+    pub fn open(directory: &Path) -> Result<Registry, RegistryError> {
+        Ok(Registry { database: Arc::new(Database::open(&directory.join(FILE))?) })
     }
 
-    /// All federations, by name, also those that are leaving.
+    /// All federations, by name, also those that are leaving. One that cannot be read is told in the log and left out.
     pub async fn federations(&self) -> Result<Vec<Entry>, RegistryError> {
-        unimplemented!()
+        self.database.with(federation::all).await
     }
 
-    pub async fn federation(&self, _name: &Name) -> Result<Option<Entry>, RegistryError> {
-        unimplemented!()
+    pub async fn federation(&self, name: &Name) -> Result<Option<Entry>, RegistryError> {
+        let name = name.clone();
+        self.database.with(move |connection| federation::find(connection, &name)).await
     }
 
     /// Keeps a document. `expected`: only where this is its revision (0: only where there is none). One that is leaving
     /// is refused.
-    pub async fn put(
-        &self,
-        _federation: &Federation,
-        _expected: Option<u64>,
-        _now_ms: u64,
-    ) -> Result<Put, RegistryError> {
-        unimplemented!()
+    pub async fn put(&self, federation: &Federation, expected: Option<u64>, now_ms: u64) -> Result<Put, RegistryError> {
+        let federation = federation.clone();
+        self.database.with(move |connection| federation::put(connection, &federation, expected, now_ms)).await
     }
 
     /// From now on nothing of it is wanted. `false`: there is none.
-    pub async fn leave(&self, _name: &Name, _now_ms: u64) -> Result<bool, RegistryError> {
-        unimplemented!()
+    pub async fn leave(&self, name: &Name, now_ms: u64) -> Result<bool, RegistryError> {
+        let name = name.clone();
+        self.database.with(move |connection| federation::leave(connection, &name, now_ms)).await
     }
 
-    /// Forgets one of which nothing is left; its fence is remembered.
-    pub async fn forget(&self, _name: &Name) -> Result<(), RegistryError> {
-        unimplemented!()
+    /// Forgets one of which nothing is left, if it was to go; its fence is remembered.
+    pub async fn forget(&self, name: &Name) -> Result<(), RegistryError> {
+        let name = name.clone();
+        self.database.with(move |connection| federation::forget(connection, &name)).await
     }
 
     /// The store port for one federation.
-    pub fn store(&self, _name: &Name) -> Arc<dyn Store> {
-        unimplemented!()
+    pub fn store(&self, name: &Name) -> Arc<dyn Store> {
+        Arc::new(store::FederationStore::new(self.database.clone(), name.clone()))
     }
 
-    /// Keeps the SHA-256 of a token. The id is for people.
-    pub async fn issue_token(&self, _new: &NewToken, _now_ms: u64) -> Result<TokenEntry, RegistryError> {
-        unimplemented!()
+    /// Keeps the SHA-256 of a token.
+    pub async fn issue_token(&self, new: &NewToken, now_ms: u64) -> Result<TokenEntry, RegistryError> {
+        let new = new.clone();
+        self.database.with(move |connection| token::issue(connection, &new, now_ms)).await
     }
 
     /// The token with this SHA-256, if it counts at this moment.
-    pub async fn token(&self, _sha256: &[u8; 32], _now_ms: u64) -> Result<Option<TokenEntry>, RegistryError> {
-        unimplemented!()
+    pub async fn token(&self, sha256: &[u8; 32], now_ms: u64) -> Result<Option<TokenEntry>, RegistryError> {
+        let sha256 = *sha256;
+        self.database.with(move |connection| token::find(connection, &sha256, now_ms)).await
     }
 
+    /// All, the oldest first; those that have expired are listed too.
     pub async fn tokens(&self) -> Result<Vec<TokenEntry>, RegistryError> {
-        unimplemented!()
+        self.database.with(token::all).await
     }
 
     /// `false`: there is none with this id.
-    pub async fn revoke_token(&self, _id: &str) -> Result<bool, RegistryError> {
-        unimplemented!()
+    pub async fn revoke_token(&self, id: &str) -> Result<bool, RegistryError> {
+        let id = id.to_owned();
+        self.database.with(move |connection| token::revoke(connection, &id)).await
     }
 
     /// What was answered to a write with this key before, by the same caller; for a day.
-    pub async fn answered(&self, _caller: &str, _key: &str, _now_ms: u64) -> Result<Option<String>, RegistryError> {
-        unimplemented!()
+    pub async fn answered(&self, caller: &str, key: &str, now_ms: u64) -> Result<Option<String>, RegistryError> {
+        let (caller, key) = (caller.to_owned(), key.to_owned());
+        self.database.with(move |connection| answer::find(connection, &caller, &key, now_ms)).await
     }
 
     pub async fn remember_answer(
         &self,
-        _caller: &str,
-        _key: &str,
-        _answer: &str,
-        _now_ms: u64,
+        caller: &str,
+        key: &str,
+        answer: &str,
+        now_ms: u64,
     ) -> Result<(), RegistryError> {
-        unimplemented!()
+        let (caller, key, answer) = (caller.to_owned(), key.to_owned(), answer.to_owned());
+        self.database.with(move |connection| answer::keep(connection, &caller, &key, &answer, now_ms)).await
     }
 }

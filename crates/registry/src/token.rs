@@ -1,5 +1,12 @@
 //! Tokens of the control plane: known by their SHA-256 only. What a role may do is not known here.
 
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::RegistryError;
+
+/// Bytes of the hash by which people name a token.
+const ID_BYTES: usize = 6;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
     pub name: String,
@@ -10,10 +17,51 @@ pub struct NewToken {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenEntry {
-    /// The first 8 hexadecimal digits of the hash.
+    /// The first hexadecimal digits of the hash.
     pub id: String,
     pub name: String,
     pub role: String,
     pub created_ms: u64,
     pub expires_ms: Option<u64>,
+}
+
+impl TokenEntry {
+    fn of(row: &Row<'_>) -> rusqlite::Result<TokenEntry> {
+        Ok(TokenEntry {
+            id: row.get(0)?,
+            name: row.get(1)?,
+            role: row.get(2)?,
+            created_ms: row.get::<_, i64>(3)? as u64,
+            expires_ms: row.get::<_, Option<i64>>(4)?.map(|ms| ms as u64),
+        })
+    }
+}
+
+pub fn issue(connection: &mut Connection, new: &NewToken, now_ms: u64) -> Result<TokenEntry, RegistryError> {
+    let id: String = new.sha256[..ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+    connection.execute(
+        "INSERT INTO token (id, sha256, name, role, created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+         ON CONFLICT (sha256) DO UPDATE SET name = ?3, role = ?4, expires_ms = ?6",
+        params![id, new.sha256, new.name, new.role, now_ms as i64, new.expires_ms.map(|ms| ms as i64)],
+    )?;
+    let (name, role) = (new.name.clone(), new.role.clone());
+    Ok(TokenEntry { id, name, role, created_ms: now_ms, expires_ms: new.expires_ms })
+}
+
+pub fn find(connection: &mut Connection, sha256: &[u8; 32], now_ms: u64) -> Result<Option<TokenEntry>, RegistryError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, name, role, created_ms, expires_ms FROM token \
+         WHERE sha256 = ?1 AND (expires_ms IS NULL OR ?2 < expires_ms)",
+    )?;
+    Ok(statement.query_row(params![sha256, now_ms as i64], TokenEntry::of).optional()?)
+}
+
+pub fn all(connection: &mut Connection) -> Result<Vec<TokenEntry>, RegistryError> {
+    let mut statement = connection
+        .prepare_cached("SELECT id, name, role, created_ms, expires_ms FROM token ORDER BY created_ms, id")?;
+    Ok(statement.query_map([], TokenEntry::of)?.collect::<Result<_, _>>()?)
+}
+
+pub fn revoke(connection: &mut Connection, id: &str) -> Result<bool, RegistryError> {
+    Ok(connection.execute("DELETE FROM token WHERE id = ?1", [id])? > 0)
 }

@@ -1,6 +1,32 @@
 //! Federations and their runs, as the API offers them: a controller for each federation, someone who watches its SuperLink,
 //! and what changes told to whoever listens. Knows nothing of HTTP.
+//!
+//! ```text
+//! keep --> controller (plan) --> sites (drivers)        what is done
+//!      \-> watcher --> superlink                         what its runs do
+//!      \-> view <-- all reads                            what is known, in memory; events
+//! document, report, submit, runs, part_log, apps         what is asked
+//! ```
 
+mod apps;
+mod book;
+mod clock;
+mod convert;
+mod difference;
+mod document;
+mod keep;
+mod part_log;
+mod report;
+mod runs;
+mod shared;
+mod simulated;
+mod sites;
+mod submit;
+mod superlink;
+mod view;
+mod watcher;
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +35,21 @@ use trellis_api::{
     Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, NewRun, Node, PlanReport, Run,
     TrainingRounds,
 };
-use trellis_registry::Registry;
+use trellis_plan::{Part, ResourceId, Wanted};
+use trellis_registry::{Entry, Put, Registry, RegistryError};
+use trellis_spec::{Federation, Name, to_yaml};
+
+use clock::now_ms;
+use document::{check_drivers, invalid, unknown, wrong};
+use shared::{Bells, Shared};
+use sites::Sites;
+use view::View;
+
+pub use simulated::SimulatedSites;
+pub use sites::SiteDrivers;
+
+/// A change that another one overtook is tried so often.
+const TRIES: usize = 3;
 
 #[derive(Debug, Clone)]
 pub struct PlatformSettings {
@@ -17,10 +57,25 @@ pub struct PlatformSettings {
     pub directory: PathBuf,
     /// Our own program, which the local driver starts.
     pub program: PathBuf,
+    pub sites: SiteDrivers,
+    /// Nobody else acts in this directory: what an earlier process held is ours at once. Without, it is waited until that
+    /// one's leases end. The local driver locks the directory, so that with real sites it is always so.
+    pub exclusive: bool,
+}
+
+impl PlatformSettings {
+    pub fn new(directory: PathBuf, program: PathBuf) -> PlatformSettings {
+        PlatformSettings { directory, program, sites: SiteDrivers::default(), exclusive: false }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {}
+pub enum StartError {
+    #[error("the registry in {} cannot be opened", directory.display())]
+    Registry { directory: PathBuf, source: RegistryError },
+    #[error("this machine cannot be used as a site")]
+    Local(#[from] trellis_driver_local::OpenError),
+}
 
 /// Why something was not done. The HTTP side makes a problem document of it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -44,6 +99,19 @@ pub enum Refusal {
     Broken(String),
 }
 
+impl From<RegistryError> for Refusal {
+    fn from(error: RegistryError) -> Refusal {
+        match error {
+            RegistryError::Conflict { .. } | RegistryError::Leaving => Refusal::Conflict(error.to_string()),
+            error => {
+                tracing::error!(%error, source = ?std::error::Error::source(&error), "the registry");
+                Refusal::Broken(error.to_string())
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
 pub struct Applied {
     pub detail: FederationDetail,
     pub created: bool,
@@ -52,113 +120,221 @@ pub struct Applied {
     pub warnings: Vec<String>,
 }
 
-pub struct Platform;
+pub struct Platform {
+    shared: Arc<Shared>,
+}
 
 impl Platform {
     /// Goes on with every federation in the registry.
-    pub async fn start(_settings: PlatformSettings) -> Result<Arc<Platform>, StartError> {
-        unimplemented!()
+    pub async fn start(settings: PlatformSettings) -> Result<Arc<Platform>, StartError> {
+        let failed = |source| StartError::Registry { directory: settings.directory.clone(), source };
+        let registry = Registry::open(&settings.directory).map_err(failed)?;
+        let bells = Arc::new(Bells::default());
+        let sites = Sites::open(&settings, Arc::clone(&bells))?;
+        let holder = match settings.exclusive || matches!(settings.sites, SiteDrivers::Real) {
+            true => "server".to_owned(),
+            false => format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish()),
+        };
+        let entries = registry.federations().await.map_err(failed)?;
+        let shared = Shared::new(registry, sites, bells, holder);
+        for entry in entries {
+            let name = entry.name.clone();
+            shared.views.put(entry);
+            shared.attend(&name);
+        }
+        Ok(Arc::new(Platform { shared }))
     }
 
     /// Lets controllers go. What they made goes on.
     pub async fn stop(&self) {
-        unimplemented!()
+        self.shared.stop().await;
     }
 
     /// For tokens.
     pub fn registry(&self) -> &Registry {
-        unimplemented!()
+        &self.shared.registry
     }
 
     /// What happens from now on. A receiver that lags has missed something.
     pub fn events(&self) -> broadcast::Receiver<Arc<Event>> {
-        unimplemented!()
+        self.shared.views.events()
     }
 
     /// By name. From memory: nobody is asked.
     pub fn federations(&self) -> Vec<Arc<FederationSummary>> {
-        unimplemented!()
+        self.shared.views.summaries()
     }
 
-    pub fn federation(&self, _name: &str) -> Result<FederationDetail, Refusal> {
-        unimplemented!()
+    pub fn federation(&self, name: &str) -> Result<FederationDetail, Refusal> {
+        Ok(self.view(name)?.detail())
     }
 
-    /// By name. From memory.
-    pub fn nodes(&self, _name: &str) -> Result<Vec<Node>, Refusal> {
-        unimplemented!()
+    /// By pool and number. From memory.
+    pub fn nodes(&self, name: &str) -> Result<Vec<Node>, Refusal> {
+        let view = self.view(name)?;
+        Ok(view.decided.map(|decided| decided.nodes.to_vec()).unwrap_or_default())
     }
 
     /// What `apply` would do with this document. `file` is named in problems.
-    pub async fn plan(&self, _text: &str, _file: &str) -> Result<PlanReport, Refusal> {
-        unimplemented!()
+    pub async fn plan(&self, text: &str, file: &str) -> Result<PlanReport, Refusal> {
+        report::plan(&self.shared, document::read(text, file, None)?).await
     }
 
     /// What is to be done now for a federation as it is, and why not more.
-    pub async fn current_plan(&self, _name: &str) -> Result<PlanReport, Refusal> {
-        unimplemented!()
+    pub async fn current_plan(&self, name: &str) -> Result<PlanReport, Refusal> {
+        report::current(&self.shared, self.view(name)?).await
     }
 
     /// Keeps a document with exactly one federation of this name. `expected`: only if its revision is this (0: only if new).
-    pub async fn apply(&self, _name: &str, _text: &str, _expected: Option<u64>) -> Result<Applied, Refusal> {
-        unimplemented!()
+    pub async fn apply(&self, name: &str, text: &str, expected: Option<u64>) -> Result<Applied, Refusal> {
+        let document = document::read(text, name, Some(name))?;
+        check_drivers(&document.federation, &self.shared.sites)?;
+        let applied = self.put(document.federation, expected).await?;
+        Ok(Applied { warnings: document.warnings, ..applied })
     }
 
     /// Changes the count of a pool, as a change of the document.
-    pub async fn scale(&self, _name: &str, _pool: &str, _count: u32) -> Result<Applied, Refusal> {
-        unimplemented!()
+    pub async fn scale(&self, name: &str, pool: &str, count: u32) -> Result<Applied, Refusal> {
+        let mut tries = TRIES;
+        loop {
+            let view = self.view(name)?;
+            let Some(federation) = view.federation.as_ref().filter(|_| !view.leaving) else {
+                return Err(RegistryError::Leaving.into());
+            };
+            let scaled = scaled(federation, pool, count)?;
+            tries -= 1;
+            match self.put(scaled, Some(view.revision)).await {
+                // Somebody else changed the document meanwhile: the count is set in that one.
+                Err(Refusal::Conflict(_)) if tries > 0 => tokio::task::yield_now().await,
+                applied => return applied,
+            }
+        }
     }
 
     /// Nothing of it is to be left. Repeated: the same.
-    pub async fn delete(&self, _name: &str) -> Result<(), Refusal> {
-        unimplemented!()
+    pub async fn delete(&self, name: &str) -> Result<(), Refusal> {
+        let name = document::name(name)?;
+        if !self.shared.registry.leave(&name, now_ms()).await? {
+            return Err(unknown(name.as_str()));
+        }
+        if self.shared.views.contains(&name) {
+            self.shared.views.note(&name, |view| view.leaving = true);
+        } else if let Some(entry) = self.shared.registry.federation(&name).await? {
+            // Its document could not be read, so that nobody kept it.
+            self.shared.views.put(entry);
+        }
+        self.shared.attend(&name);
+        Ok(())
     }
 
-    pub async fn connection(&self, _name: &str) -> Result<Connection, Refusal> {
-        unimplemented!()
+    pub async fn connection(&self, name: &str) -> Result<Connection, Refusal> {
+        superlink::connection(&self.shared.sites, &self.view(name)?).await
     }
 
     /// Newest first.
-    pub async fn runs(&self, _name: &str) -> Result<Vec<Run>, Refusal> {
-        unimplemented!()
+    pub async fn runs(&self, name: &str) -> Result<Vec<Run>, Refusal> {
+        runs::list(&self.view(name)?)
     }
 
-    pub async fn run(&self, _name: &str, _run: &str) -> Result<Run, Refusal> {
-        unimplemented!()
+    pub async fn run(&self, name: &str, run: &str) -> Result<Run, Refusal> {
+        runs::get(&self.shared, &self.view(name)?, run).await
     }
 
-    pub async fn start_run(&self, _name: &str, _new: &NewRun) -> Result<Run, Refusal> {
-        unimplemented!()
+    pub async fn start_run(&self, name: &str, new: &NewRun) -> Result<Run, Refusal> {
+        runs::start(&self.shared, &self.view(name)?, new).await
     }
 
     /// One that is over: the same, and it is said how it ended.
-    pub async fn stop_run(&self, _name: &str, _run: &str) -> Result<Run, Refusal> {
-        unimplemented!()
+    pub async fn stop_run(&self, name: &str, run: &str) -> Result<Run, Refusal> {
+        runs::stop(&self.shared, &self.view(name)?, run).await
     }
 
     /// Reports after a round.
-    pub async fn rounds(&self, _name: &str, _run: &str, _after: Option<u64>) -> Result<TrainingRounds, Refusal> {
-        unimplemented!()
+    pub async fn rounds(&self, name: &str, run: &str, after: Option<u64>) -> Result<TrainingRounds, Refusal> {
+        runs::rounds(&self.shared, &self.view(name)?, run, after).await
     }
 
     /// What the log of a run has after a place (empty: from the beginning). With `wait` it waits a while for more.
-    pub async fn run_log(&self, _name: &str, _run: &str, _after: &str, _wait: bool) -> Result<LogPart, Refusal> {
-        unimplemented!()
+    pub async fn run_log(&self, name: &str, run: &str, after: &str, wait: bool) -> Result<LogPart, Refusal> {
+        runs::log(&self.shared, &self.view(name)?, run, after, wait).await
     }
 
     /// The same for the program of the coordinator or a node: `coordinator`, or its name. Without `after`: the last lines.
-    pub async fn part_log(
-        &self,
-        _name: &str,
-        _part: &str,
-        _after: Option<&str>,
-        _wait: bool,
-    ) -> Result<LogPart, Refusal> {
-        unimplemented!()
+    pub async fn part_log(&self, name: &str, part: &str, after: Option<&str>, wait: bool) -> Result<LogPart, Refusal> {
+        let view = self.view(name)?;
+        let id = part_id(&view, part)?;
+        match self.shared.sites.log_path(&id) {
+            Some(path) => part_log::read(&self.shared, path, after, wait).await,
+            None => Err(Refusal::NotFound(format!("site {} keeps no logs", id.site))),
+        }
     }
 
     /// What can be run without bringing an app.
     pub fn apps(&self) -> Apps {
-        unimplemented!()
+        apps::apps()
     }
+
+    fn view(&self, name: &str) -> Result<View, Refusal> {
+        self.shared.views.get(&document::name(name)?).ok_or_else(|| unknown(name))
+    }
+
+    async fn put(&self, federation: Federation, expected: Option<u64>) -> Result<Applied, Refusal> {
+        let changed_ms = now_ms();
+        let put = self.shared.registry.put(&federation, expected, changed_ms).await?;
+        let (revision, created, changed) = match put {
+            Put::Created { revision } => (revision, true, true),
+            Put::Changed { revision } => (revision, false, true),
+            Put::Unchanged { revision } => (revision, false, false),
+        };
+        let name = federation.name.clone();
+        if changed || !self.shared.views.contains(&name) {
+            let document = to_yaml(&federation);
+            let wanted = Wanted::Federation(Arc::new(federation));
+            self.shared.views.put(Entry { name: name.clone(), wanted, document, revision, changed_ms, status: None });
+        }
+        self.shared.attend(&name);
+        let detail = self.view(name.as_str())?.detail();
+        Ok(Applied { detail, created, changed, warnings: Vec::new() })
+    }
+}
+
+impl Drop for Platform {
+    fn drop(&mut self) {
+        self.shared.abandon();
+    }
+}
+
+/// The same with another count, if that still holds together.
+fn scaled(federation: &Federation, pool: &str, count: u32) -> Result<Federation, Refusal> {
+    let mut federation = federation.clone();
+    let Some(index) = federation.pools.iter().position(|each| each.name.as_str() == pool) else {
+        return Err(Refusal::NotFound(format!("federation {} has no pool {pool:?}", federation.name)));
+    };
+    let refused = |detail| invalid("the pool cannot have so many nodes", vec![detail]);
+    if let Some(scaling) = &federation.pools[index].scaling
+        && !(scaling.min..=scaling.max).contains(&count)
+    {
+        let what = format!("{count} is not within scaling, which is {} to {}", scaling.min, scaling.max);
+        return Err(refused(wrong("count", what, "stay within, or change spec.pools.scaling in the document")));
+    }
+    federation.pools[index].count = count;
+    // Whoever has a federation need not ask again whether it holds together: so it is asked here.
+    let document = document::read(&to_yaml(&federation), federation.name.as_str(), None)?;
+    Ok(document.federation)
+}
+
+/// `coordinator`, or a node's name, at the site where it is.
+fn part_id(view: &View, part: &str) -> Result<ResourceId, Refusal> {
+    let missing = || Refusal::NotFound(format!("federation {} has no part {part:?}", view.name));
+    let decided = view.decided.as_ref().ok_or_else(missing)?;
+    let site = match part {
+        "coordinator" => &decided.status.coordinator.site,
+        name => &decided.nodes.iter().find(|node| node.name == name).ok_or_else(missing)?.site,
+    };
+    let site = Name::new(site).ok_or_else(missing)?;
+    let part = match part {
+        "coordinator" => Part::Coordinator,
+        name => Part::Node(name.to_owned().try_into().map_err(|_| missing())?),
+    };
+    Ok(ResourceId { federation: view.name.clone(), site, part })
 }

@@ -6,6 +6,7 @@
 //!                  --> rounds:    content --> deliver --> nodes --> receive --> spool --> aggregate --> the next model
 //!                                 conduct drives a phase as `round`, which is pure, says; progress judges what came of it
 //!                  --> checkpoints, reports, logbook
+//! submit: what is sent to a SuperLink so that it is trained
 //! ```
 //!
 //! Knows nothing of what is inside a SuperLink, and nothing of command lines.
@@ -25,6 +26,7 @@ pub mod round;
 mod run;
 pub mod settings;
 pub mod spool;
+pub mod submit;
 mod training;
 
 pub use error::TrainError;

@@ -14,7 +14,7 @@ use std::io::{Cursor, Read};
 
 use thiserror::Error;
 
-pub use app::{App, Bundle};
+pub use app::{App, Bundle, MAX_BUNDLE_BYTES};
 pub use config::{CONFIG, Config, config};
 
 const PYPROJECT: &str = "pyproject.toml";

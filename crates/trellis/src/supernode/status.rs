@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use trellis_node::watch::{AskError, Gpu, Link, SOCKET, Status, ask};
 
-use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, age, clean, explain, print, print_json, remark};
+use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, age, clean, explain, print, print_as, remark};
 use crate::settings::size::rounded as amount;
 
 const NOT_RUNNING: u8 = 1;
@@ -50,7 +50,7 @@ pub fn run(called: &str, state_dir: &Path, format: Format) -> ExitCode {
         }
         Ok(status) => {
             match format {
-                Format::Json => print_json(&status),
+                Format::Json | Format::Yaml => print_as(format, &status),
                 Format::Table => show(&status, now()),
             }
             match status.link {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
 use aws_lc_rs::digest::{SHA256, digest};
@@ -11,12 +12,17 @@ use toml::{Table, Value};
 
 use super::archive::Archive;
 use super::{
-    BadFab, CONFIG, Config, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata, text,
+    BadFab, CONFIG, Config, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata,
+    pyproject, text,
 };
 use crate::proto;
 
 /// The largest bundle that is taken, as in Flower.
-const MAX_BUNDLE_BYTES: usize = 10 << 20;
+pub const MAX_BUNDLE_BYTES: usize = 10 << 20;
+/// What may be in one, unpacked.
+const MAX_UNPACKED_BYTES: u64 = 256 << 20;
+/// Where a bundle tells about its own files.
+const ABOUT: &str = ".info/";
 const COMPONENTS: &str = "tool.flwr.app.components";
 
 #[derive(Debug, Clone)]
@@ -54,6 +60,32 @@ impl App {
         let mut files = BTreeMap::new();
         for (name, place) in contents::choose(directory, &project)? {
             let content = fs::read(&place).map_err(|error| unreadable(&place, error))?;
+            files.insert(name, content);
+        }
+        Ok(App { project, files })
+    }
+
+    /// Takes a bundle apart. What it lists about its own files is left out: it is made anew with the bundle.
+    pub fn open(fab: &[u8]) -> Result<App, BadFab> {
+        let project = pyproject(fab)?;
+        metadata(&project)?;
+        config(&project)?;
+        let unreadable = |error: &dyn std::fmt::Display| bad(format!("it cannot be taken apart ({error})"));
+        let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| unreadable(&error))?;
+        let mut files = BTreeMap::new();
+        let mut left = MAX_UNPACKED_BYTES;
+        for index in 0..archive.len() {
+            let mut file = archive.by_index(index).map_err(|error| unreadable(&error))?;
+            let name = file.name().map_err(|error| unreadable(&error))?.into_owned();
+            if name == PYPROJECT || name.starts_with(ABOUT) || file.is_dir() {
+                continue;
+            }
+            let mut content = Vec::new();
+            // One byte more than is allowed: what is longer is told from what just fits.
+            file.by_ref().take(left + 1).read_to_end(&mut content).map_err(|error| unreadable(&error))?;
+            left = left
+                .checked_sub(content.len() as u64)
+                .ok_or_else(|| bad(format!("unpacked it has more than {MAX_UNPACKED_BYTES} bytes")))?;
             files.insert(name, content);
         }
         Ok(App { project, files })
@@ -105,13 +137,26 @@ impl App {
             archive.add(name, content);
             list.push(format!("{name},{},{}", sha256_hex(content), content.len() * 8));
         }
-        archive.add(".info/CONTENT", list.join("\n").as_bytes());
+        archive.add(&format!("{ABOUT}CONTENT"), list.join("\n").as_bytes());
         let content = Bytes::from(archive.finish());
         if content.len() > MAX_BUNDLE_BYTES {
             let what = format!("it has {} bytes, and {MAX_BUNDLE_BYTES} are the limit", content.len());
             return Err(bad(format!("{what}; leave files out with .gitignore, or fab-exclude in [tool.flwr.app]")));
         }
         let metadata = metadata(&self.project)?;
+        let fab = proto::Fab { hash_str: sha256_hex(&content), content, verifications: Default::default() };
+        Ok(Bundle { metadata, fab })
+    }
+}
+
+impl Bundle {
+    /// One that somebody else made, as it is.
+    pub fn of(fab: &[u8]) -> Result<Bundle, BadFab> {
+        if fab.len() > MAX_BUNDLE_BYTES {
+            return Err(bad(format!("it has {} bytes, and {MAX_BUNDLE_BYTES} are the limit", fab.len())));
+        }
+        let metadata = metadata(&pyproject(fab)?)?;
+        let content = Bytes::copy_from_slice(fab);
         let fab = proto::Fab { hash_str: sha256_hex(&content), content, verifications: Default::default() };
         Ok(Bundle { metadata, fab })
     }

@@ -1,0 +1,94 @@
+//! Asks a part whether it works, and how it is. Every question has a limit: a part that hangs holds up nobody.
+
+mod flower;
+mod supernode;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use trellis_client::{Error, Patience, Security, SuperLink, Target, Token, Trust, WhoAmI};
+use trellis_plan::Millis;
+
+pub use flower::superlink as flower_superlink;
+pub use supernode::drain;
+
+use crate::recipe::Probe;
+
+/// Parts are on this machine, and answer in milliseconds.
+const CONNECT: Duration = Duration::from_millis(500);
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// How a part is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    pub is_ready: bool,
+    pub busy: Option<bool>,
+    pub draining: bool,
+    pub version: Option<String>,
+    pub runs: Option<u32>,
+    pub node_id: Option<String>,
+    /// Since when it is ready, or not, where it says so itself.
+    pub since_ms: Option<Millis>,
+}
+
+/// How much is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Whether it works.
+    Readiness,
+    /// And everything else.
+    All,
+}
+
+impl Probe {
+    pub async fn ask(&self, depth: Depth) -> Report {
+        match self {
+            Probe::SuperLink { address, tls, trust, token } => {
+                let trust = trust.as_deref();
+                match superlink(*address, *tls, trust, token) {
+                    Some(superlink) => ask_superlink(&superlink, depth).await,
+                    None => Report::default(),
+                }
+            }
+            Probe::SuperNode { socket } => supernode::ask(socket).await.unwrap_or_default(),
+            Probe::FlowerSuperLink { address, transport, tls, trust, .. } => {
+                match flower_superlink(*address, *transport, *tls, trust.as_deref()) {
+                    Some(superlink) => flower::ask_superlink(&superlink).await,
+                    None => Report::default(),
+                }
+            }
+            Probe::FlowerSuperNode { note } => flower::ask_supernode(note).await,
+        }
+    }
+}
+
+/// `None`: whom to trust cannot be found out, so nobody is.
+pub fn superlink(address: SocketAddr, tls: bool, trust: Option<&Path>, token: &Path) -> Option<SuperLink> {
+    let security = match (tls, trust) {
+        (false, _) => Security::Plaintext,
+        (true, Some(bundle)) => Security::Tls(Trust::bundle(bundle).ok()?),
+        (true, None) => Security::Tls(Trust::system().ok()?),
+    };
+    let token = std::fs::read_to_string(token).ok().and_then(|text| Token::parse(&text).ok());
+    let target = Target { host: address.ip().to_string(), port: address.port(), security, token };
+    let patience = Patience { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
+    Some(SuperLink::new(target).with_patience(patience))
+}
+
+async fn ask_superlink(superlink: &SuperLink, depth: Depth) -> Report {
+    let serves = match superlink.call(&WhoAmI {}).await {
+        Ok(_) => true,
+        // Who asks is not known to it; that is no trouble of the SuperLink.
+        Err(Error::Refused { status, .. }) => status != 503,
+        Err(_) => false,
+    };
+    let mut report = Report { is_ready: serves, ..Report::default() };
+    if serves && depth == Depth::All {
+        let runs = superlink.list_runs(None).await.ok();
+        let unfinished = runs.map(|runs| runs.iter().filter(|run| run.finished_at.is_empty()).count());
+        report.runs = unfinished.and_then(|count| u32::try_from(count).ok());
+        report.busy = report.runs.map(|runs| runs > 0);
+    }
+    report
+}

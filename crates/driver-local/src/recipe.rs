@@ -1,0 +1,208 @@
+//! What is started for a part, as plain data: programs with arguments and environment, and whom to ask whether they work.
+//!
+//! Pure: whoever writes a recipe opens nothing and starts nothing. Ports, certificates and keys are there when it is asked
+//! for, and where they are is said by the [`Place`]. One file for each runtime.
+
+mod containers;
+mod flower;
+mod node_config;
+mod release;
+#[cfg(test)]
+mod testing;
+mod trellis;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use trellis_client::fleet::Transport;
+use trellis_plan::{Addresses, CoordinatorSpec, NodeSpec, ResourceId, Spec};
+use trellis_spec::Runtime;
+
+use self::containers::Engine;
+use self::flower::Programs;
+
+/// Everything about this machine that a recipe needs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    pub id: ResourceId,
+    /// Our own program.
+    pub program: PathBuf,
+    /// The part's directory. Goes with the part.
+    pub directory: PathBuf,
+    /// Of what must survive restarts and replacements, within it. It exists. Its path is short enough for sockets.
+    pub state: PathBuf,
+    /// For packages and the like that parts of all federations share. May not exist.
+    pub shared: PathBuf,
+    /// For models of native runs. They stay when the part goes.
+    pub models: PathBuf,
+    /// Where the coordinator listens; a node has one for its apps.
+    pub ports: Ports,
+    /// The address to listen on: this machine's own, or all.
+    pub listen: IpAddr,
+    /// `None`: without TLS.
+    pub tls: Option<TlsFiles>,
+    /// The key that the SuperLink knows the node by, registered already; `None`: without node authentication.
+    pub node_key: Option<PathBuf>,
+    /// GPUs of this machine that are the node's own, as `nvidia-smi` counts them.
+    pub gpus: Vec<u32>,
+    /// Of a node: where users and the driver find its SuperLink, if that is on this machine.
+    pub coordinator_http: Option<SocketAddr>,
+}
+
+/// Ports that were chosen for a part. They stay its own as long as it is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ports {
+    pub fleet: u16,
+    pub control: u16,
+    pub app: u16,
+    pub http: u16,
+    pub health: u16,
+    /// 0: no metrics are served apart.
+    pub metrics: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate and its key: the coordinator alone has them.
+    pub served: Option<ServedFiles>,
+    /// Whom nodes and users trust; `None`: whom the system trusts.
+    pub trust: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// How a part comes to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recipe {
+    /// Written before each start, readable by their owner only.
+    pub files: BTreeMap<PathBuf, String>,
+    /// Run to their end, one after the other, before each start: installing packages, removing what a crash left. The part
+    /// is `Starting` meanwhile; one that fails is the part's failure.
+    pub before: Vec<Program>,
+    /// Kept running together. The first is the part; where one ends, the part has failed and the others are ended too.
+    pub programs: Vec<Program>,
+    /// Run to their end where nothing may be left of it, before each start and when the part goes: for what no signal ends,
+    /// like containers.
+    pub after: Vec<Program>,
+    pub probe: Probe,
+    /// The version that it will say it has, where it cannot be asked.
+    pub version: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Program {
+    pub path: PathBuf,
+    pub args: Vec<OsString>,
+    /// Beside what the driver itself has in its environment, without its variables that begin with `TRELLIS_`.
+    pub env: BTreeMap<String, OsString>,
+}
+
+/// Whom to ask whether a part works, and how it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// A SuperLink of ours: its HTTP API.
+    SuperLink {
+        address: SocketAddr,
+        tls: bool,
+        /// `None`: whom the system trusts.
+        trust: Option<PathBuf>,
+        /// Where it puts the token of its first admin, if it asks who calls.
+        token: PathBuf,
+    },
+    /// A SuperNode of ours: the socket in its state directory.
+    SuperNode { socket: PathBuf },
+    /// An official SuperLink: its Control API.
+    FlowerSuperLink {
+        address: SocketAddr,
+        transport: Transport,
+        tls: bool,
+        /// `None`: whom the system trusts.
+        trust: Option<PathBuf>,
+        /// Several of its interfaces may be one.
+        addresses: Addresses,
+    },
+    /// An official SuperNode: nobody can be asked, but it writes into its log what the SuperLink calls it.
+    FlowerSuperNode {
+        /// Says where that log is, and where it begins.
+        note: PathBuf,
+    },
+}
+
+/// The recipe of a coordinator, or everything that stands in its way.
+pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+    if let Some(engine) = Engine::of(spec.containers) {
+        return containers::coordinator(engine, spec, place);
+    }
+    match &spec.runtime {
+        Runtime::Trellis => trellis::coordinator(spec, place),
+        Runtime::Flower(version) => flower::coordinator(*version, spec, place, Programs::Machine),
+    }
+}
+
+/// The recipe of a node, or everything that stands in its way.
+pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+    if let Some(engine) = Engine::of(spec.containers) {
+        return containers::node(engine, spec, place);
+    }
+    match &spec.runtime {
+        Runtime::Trellis => trellis::node(spec, place),
+        Runtime::Flower(version) => flower::node(*version, spec, place, Programs::Machine),
+    }
+}
+
+pub fn recipe(spec: &Spec, place: &Place) -> Result<Recipe, Vec<String>> {
+    match spec {
+        Spec::Coordinator(spec) => coordinator(spec, place),
+        Spec::Node(spec) => node(spec, place),
+    }
+}
+
+impl Place {
+    /// Where something of this part listens.
+    pub fn listens(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.listen, port)
+    }
+
+    /// Where it is reached from this machine.
+    pub fn reached(&self, port: u16) -> SocketAddr {
+        let ip = if self.listen.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { self.listen };
+        SocketAddr::new(ip, port)
+    }
+
+    /// Where apps connect: without TLS, so from this machine only.
+    pub fn app_address(&self) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.ports.app)
+    }
+
+    pub fn trust(&self) -> Option<&Path> {
+        self.tls.as_ref().and_then(|tls| tls.trust.as_deref())
+    }
+}
+
+impl Program {
+    pub fn new(path: impl Into<PathBuf>) -> Program {
+        Program { path: path.into(), ..Program::default() }
+    }
+
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Program {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// `--name value`
+    pub fn flag(self, name: &str, value: impl Into<OsString>) -> Program {
+        self.arg(name).arg(value)
+    }
+
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Program {
+        self.env.insert(name.to_owned(), value.into());
+        self
+    }
+}

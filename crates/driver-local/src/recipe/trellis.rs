@@ -1,0 +1,161 @@
+//! The recipes of our own runtime: `trellis superlink` and `trellis supernode`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use trellis_plan::{CoordinatorSpec, NodeSpec};
+use trellis_spec::{GpuVendor, Isolation, Persistence};
+
+use super::{Place, Probe, Program, Recipe, node_config};
+
+const NODE_CONFIG: &str = "node-config.toml";
+/// Of the SuperNode, in its state directory.
+const SOCKET: &str = "node.sock";
+/// Where a SuperLink puts the token of its first admin, in its state directory.
+const ADMIN_TOKEN: &str = "admin.token";
+
+pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+    let ports = &place.ports;
+    let mut program = Program::new(&place.program)
+        .arg("superlink")
+        .flag("--host", place.listen.to_string())
+        .flag("--port", ports.http.to_string())
+        .flag("--fleet-api-address", place.listens(ports.fleet).to_string())
+        .flag("--control-api-address", place.listens(ports.control).to_string())
+        .flag("--serverappio-api-address", place.app_address().to_string())
+        .flag("--isolation", isolation(spec.isolation))
+        .flag("--models-dir", &place.models);
+    program = state(program, spec, place);
+    program = match &place.tls {
+        None => program.arg("--insecure"),
+        Some(tls) => {
+            let missing = || vec!["a coordinator with TLS needs a certificate, its key and its authority".to_owned()];
+            let (served, trust) = tls.served.as_ref().zip(tls.trust.as_ref()).ok_or_else(missing)?;
+            let program = program.flag("--ssl-certfile", &served.certificate).flag("--ssl-keyfile", &served.key);
+            program.flag("--ssl-ca-certfile", trust)
+        }
+    };
+    for name in &spec.endpoints.advertise {
+        program = program.flag("--endpoint", name);
+    }
+    if spec.node_auth {
+        program = program.arg("--enable-supernode-auth");
+    }
+    if let Some(python) = &spec.python {
+        program = program.flag("--python", python);
+    }
+    let program = shared(program, spec.metrics, spec.json_logs, place, &spec.env, &spec.extra_args);
+    let probe = Probe::SuperLink {
+        address: place.reached(ports.http),
+        tls: place.tls.is_some(),
+        trust: place.trust().map(Path::to_owned),
+        token: place.state.join(ADMIN_TOKEN),
+    };
+    Ok(alone(program, probe, BTreeMap::new()))
+}
+
+fn state(program: Program, spec: &CoordinatorSpec, place: &Place) -> Program {
+    match &spec.persistence {
+        Persistence::Memory => program.flag("--database", ":memory:"),
+        Persistence::Disk { path, .. } => program.flag("--state-dir", path.as_ref().unwrap_or(&place.state)),
+    }
+}
+
+pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+    let settings = place.directory.join(NODE_CONFIG);
+    let mut program = Program::new(&place.program)
+        .arg("supernode")
+        .flag("--superlink", &spec.coordinator)
+        .flag("--name", place.id.part.name())
+        .flag("--state-dir", &place.state)
+        .flag("--node-config", &settings)
+        .flag("--isolation", isolation(spec.isolation));
+    program = match &place.tls {
+        None => program.arg("--insecure"),
+        Some(tls) => match &tls.trust {
+            Some(trust) => program.flag("--root-certificates", trust),
+            None => program,
+        },
+    };
+    if let Some(key) = &place.node_key {
+        program = program.flag("--auth-supernode-private-key", key);
+    }
+    if let Some(app) = &spec.client_app {
+        program = program.flag("--client-app", app);
+    }
+    if let Some(python) = &spec.python {
+        program = program.flag("--python", python);
+    }
+    if spec.isolation == Isolation::Process {
+        program = program.flag("--clientappio-api-address", place.app_address().to_string());
+    }
+    program = limits(program, spec, place);
+    let program = shared(program, spec.metrics, spec.json_logs, place, &spec.env, &spec.extra_args);
+    let probe = Probe::SuperNode { socket: place.state.join(SOCKET) };
+    let files = BTreeMap::from([(settings, node_config::toml(&spec.node_config))]);
+    Ok(alone(program, probe, files))
+}
+
+/// What the node lets its apps use. A node that did not ask for GPUs has none, as everywhere else.
+fn limits(mut program: Program, spec: &NodeSpec, place: &Place) -> Program {
+    if let Some(millis) = spec.resources.cpu_millis {
+        program = program.flag("--app-cpus", format!("{}.{:03}", millis / 1000, millis % 1000));
+    }
+    if let Some(bytes) = spec.resources.memory_bytes {
+        program = program.flag("--app-memory", bytes.to_string());
+    }
+    if let Some(bytes) = spec.resources.disk_bytes {
+        program = program.flag("--disk-limit", bytes.to_string());
+    }
+    match &spec.gpu {
+        None => program.flag("--gpus", "none"),
+        // Not managed: apps see what the node sees.
+        Some(gpu) if gpu.vendor == GpuVendor::Amd => program,
+        Some(gpu) => {
+            let list = place.gpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let missing = if gpu.fallback_to_cpu { "warn" } else { "refuse" };
+            program = match list.is_empty() {
+                // Nobody knows which there are: the node finds out.
+                true => program.flag("--gpus", gpu.count.to_string()),
+                false => program.flag("--cuda-visible-devices", list),
+            };
+            program = program.flag("--gpu-missing", missing);
+            match gpu.memory_fraction {
+                Some(share) => program.flag("--gpu-memory-fraction", share.to_string()),
+                None => program,
+            }
+        }
+    }
+}
+
+/// What both have, and last what the document says itself: it has the last word.
+fn shared(
+    mut program: Program,
+    metrics: bool,
+    json_logs: bool,
+    place: &Place,
+    env: &BTreeMap<String, String>,
+    extra_args: &[String],
+) -> Program {
+    if metrics {
+        program = program.flag("--metrics-address", place.reached(place.ports.metrics).to_string());
+    }
+    if json_logs {
+        program = program.flag("--log-format", "json");
+    }
+    for (name, value) in env {
+        program = program.env(name, value);
+    }
+    extra_args.iter().fold(program, |program, arg| program.arg(arg))
+}
+
+fn isolation(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::Subprocess => "subprocess",
+        Isolation::Process => "process",
+    }
+}
+
+fn alone(program: Program, probe: Probe, files: BTreeMap<std::path::PathBuf, String>) -> Recipe {
+    Recipe { files, before: Vec::new(), programs: vec![program], after: Vec::new(), probe, version: None }
+}

@@ -1,0 +1,122 @@
+//! What is told of a part: its record, what is known of its programs, and what they say themselves.
+
+use std::collections::BTreeMap;
+
+use trellis_plan::{Addresses, Facts, Millis, Part as Role, Phase, ResourceId, Sighting, Spec};
+
+use crate::keeper::note_node_id;
+use crate::part::{Part, State};
+use crate::probe::{Depth, Report};
+use crate::recipe::Probe;
+use crate::record::{Record, Wish};
+use crate::world::{World, now_ms};
+
+/// `None`: it has gone.
+pub async fn sight(world: &World, part: &Part) -> Option<Sighting> {
+    let (record, phase, since_ms, probe, version) = {
+        let state = part.lock().await;
+        if state.gone {
+            return None;
+        }
+        let (phase, since_ms) = phase(&state);
+        let probe = state.recipe.as_ref().map(|recipe| recipe.probe.clone()).filter(|_| phase == Phase::Ready);
+        let version = state.recipe.as_ref().and_then(|recipe| recipe.version.clone());
+        (state.record.clone(), phase, since_ms, probe, version)
+    };
+    let generation = record.generation();
+    let facts = match probe {
+        None => facts(&record, phase, since_ms, Report { version, ..Report::default() }),
+        Some(probe) => {
+            let report = probe.ask(Depth::All).await;
+            if let Some(node_id) = &report.node_id {
+                note_node_id(world, part, node_id).await;
+            }
+            let (phase, since_ms) = asked(part, &record, &report, since_ms).await;
+            let addresses = addresses(&record, &probe);
+            let report = Report { version: report.version.clone().or(version), ..report };
+            Facts { addresses, ..facts(&record, phase, since_ms, report) }
+        }
+    };
+    Some(Sighting::Present { generation, facts })
+}
+
+/// A node that does not say whether it is at work is idle where its SuperLink has no run.
+pub fn tell_idle(seen: &mut BTreeMap<ResourceId, Sighting>) {
+    let is_idle = |(id, sighting): (&ResourceId, &Sighting)| {
+        id.part == Role::Coordinator && sighting.facts().is_some_and(|facts| facts.runs == Some(0))
+    };
+    if !seen.iter().any(is_idle) {
+        return;
+    }
+    for (_, sighting) in seen.iter_mut().filter(|(id, _)| id.node_key().is_some()) {
+        if let Sighting::Present { facts, .. } = sighting {
+            facts.busy = facts.busy.or(Some(false));
+        }
+    }
+}
+
+/// As far as it is known without asking: what runs is `Ready`, if it says so too.
+fn phase(state: &State) -> (Phase, Millis) {
+    let record = &state.record;
+    match &state.failure {
+        _ if record.wish == Wish::Gone => (Phase::Stopping, record.since_ms),
+        Some(failure) => (Phase::Failed { why: failure.why.clone() }, failure.since_ms),
+        None if state.is_turning() => (Phase::Starting, record.since_ms),
+        None => (Phase::Ready, state.ready_ms.unwrap_or(record.since_ms)),
+    }
+}
+
+/// What it says itself. What it was when asked counts only if it is the same still.
+async fn asked(part: &Part, record: &Record, report: &Report, since_ms: Millis) -> (Phase, Millis) {
+    let mut state = part.lock().await;
+    let same = state.record.instance == record.instance;
+    if !same || state.failure.is_some() || state.record.wish == Wish::Gone {
+        return phase(&state);
+    }
+    match report.is_ready {
+        true => {
+            let ready_ms = *state.ready_ms.get_or_insert_with(now_ms);
+            (Phase::Ready, report.since_ms.unwrap_or(ready_ms))
+        }
+        false => (Phase::Starting, report.since_ms.unwrap_or(since_ms)),
+    }
+}
+
+fn facts(record: &Record, phase: Phase, since_ms: Millis, report: Report) -> Facts {
+    let spec = record.desired.as_ref().map(|desired| &desired.spec);
+    let program = spec.and_then(|spec| match spec {
+        Spec::Coordinator(spec) => spec.program.clone(),
+        Spec::Node(spec) => spec.program.clone(),
+    });
+    // What does not run works on nothing.
+    let idle = matches!(phase, Phase::Failed { .. }).then_some(false);
+    Facts {
+        phase,
+        busy: report.busy.or(idle),
+        draining: report.draining,
+        version: report.version.or(program),
+        addresses: Addresses::default(),
+        runs: report.runs,
+        shard: spec.and_then(Spec::shard),
+        node_id: report.node_id.or_else(|| record.node_id.clone()),
+        since_ms,
+        instance: record.instance,
+    }
+}
+
+fn addresses(record: &Record, probe: &Probe) -> Addresses {
+    let is_coordinator = matches!(record.desired.as_ref().map(|desired| &desired.spec), Some(Spec::Coordinator(_)));
+    let host = match probe {
+        Probe::FlowerSuperLink { addresses, .. } => return addresses.clone(),
+        Probe::SuperLink { address, .. } => address.ip().to_string(),
+        Probe::SuperNode { .. } | Probe::FlowerSuperNode { .. } => "127.0.0.1".to_owned(),
+    };
+    let address = |port: u16| (is_coordinator && port != 0).then(|| format!("{host}:{port}"));
+    let ports = &record.ports;
+    Addresses {
+        fleet: address(ports.fleet),
+        control: address(ports.control),
+        app: address(ports.app),
+        http: address(ports.http),
+    }
+}

@@ -1,0 +1,126 @@
+//! What all parts of this machine share: the home, who must be woken, who has which port, whose orders count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use trellis_plan::{Millis, Order, Outcome, Part as Role, ResourceId, Spec};
+use trellis_spec::{Gpu, GpuVendor, Name};
+
+use crate::home::Home;
+use crate::orders::Orders;
+use crate::part::Part;
+use crate::recipe::Ports;
+use crate::{gpus, ports};
+
+pub type Wake = Arc<dyn Fn(&Name) + Send + Sync>;
+
+pub struct World {
+    pub home: Home,
+    /// Our own program.
+    pub program: PathBuf,
+    pub wake: Wake,
+    parts: Mutex<BTreeMap<ResourceId, Arc<Part>>>,
+    /// Ports and GPUs that are somebody's, running or not.
+    claims: Mutex<BTreeMap<ResourceId, Claim>>,
+    orders: Mutex<BTreeMap<Name, Arc<tokio::sync::Mutex<Orders>>>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claim {
+    pub ports: Ports,
+    pub gpus: Vec<u32>,
+}
+
+impl World {
+    pub fn new(home: Home, program: PathBuf, wake: Wake) -> World {
+        let (parts, claims, orders) = (Mutex::default(), Mutex::default(), Mutex::default());
+        World { home, program, wake, parts, claims, orders }
+    }
+
+    pub fn part(&self, id: &ResourceId) -> Option<Arc<Part>> {
+        locked(&self.parts).get(id).cloned()
+    }
+
+    pub fn insert(&self, part: &Arc<Part>, claim: Claim) {
+        locked(&self.claims).insert(part.id.clone(), claim);
+        locked(&self.parts).insert(part.id.clone(), Arc::clone(part));
+    }
+
+    /// `true`: it was the last of its federation.
+    pub fn remove(&self, id: &ResourceId) -> bool {
+        locked(&self.claims).remove(id);
+        let mut parts = locked(&self.parts);
+        parts.remove(id);
+        !parts.keys().any(|other| other.federation == id.federation)
+    }
+
+    pub fn parts(&self, is_wanted: impl Fn(&ResourceId) -> bool) -> Vec<Arc<Part>> {
+        locked(&self.parts).iter().filter(|(id, _)| is_wanted(id)).map(|(_, part)| Arc::clone(part)).collect()
+    }
+
+    /// The coordinator of a federation, if it is on this machine.
+    pub fn coordinator(&self, federation: &Name) -> Option<Arc<Part>> {
+        let is_it = |id: &ResourceId| id.federation == *federation && id.part == Role::Coordinator;
+        self.parts(is_it).into_iter().next()
+    }
+
+    /// Gives a part what it needs of that which it has alone. Nothing of the part may be running.
+    pub fn claim(&self, id: &ResourceId, spec: &Spec, had: &Claim, listen: std::net::IpAddr) -> Result<Claim, String> {
+        let mut claims = locked(&self.claims);
+        let others = || claims.iter().filter(|(other, _)| *other != id).map(|(_, claim)| claim);
+        let taken: BTreeSet<u16> = others().flat_map(|claim| ports::list(&claim.ports)).collect();
+        let ports = ports::assign(id, spec, had.ports, listen, &taken).map_err(|problems| problems.join("; "))?;
+        let taken: BTreeSet<u32> = others().flat_map(|claim| claim.gpus.iter().copied()).collect();
+        let gpus = match gpu(spec) {
+            None => Vec::new(),
+            Some(gpu) => match gpus::assign(gpu.count, &had.gpus, &taken, gpus::count()) {
+                Some(gpus) => gpus,
+                None if gpu.fallback_to_cpu => Vec::new(),
+                None => return Err(format!("there are not {} GPUs that nobody else has", gpu.count)),
+            },
+        };
+        let claim = Claim { ports, gpus };
+        claims.insert(id.clone(), claim.clone());
+        Ok(claim)
+    }
+
+    /// Whose orders count in a federation. Held while a part comes or goes.
+    pub fn orders(&self, federation: &Name) -> io::Result<Arc<tokio::sync::Mutex<Orders>>> {
+        let mut all = locked(&self.orders);
+        if let Some(known) = all.get(federation) {
+            return Ok(Arc::clone(known));
+        }
+        let read = Arc::new(tokio::sync::Mutex::new(Orders::read(&self.home.orders(federation))?));
+        all.insert(federation.clone(), Arc::clone(&read));
+        Ok(read)
+    }
+
+    pub fn wake(&self, federation: &Name) {
+        (self.wake)(federation);
+    }
+}
+
+/// GPUs that are given out one by one.
+fn gpu(spec: &Spec) -> Option<&Gpu> {
+    match spec {
+        Spec::Coordinator(_) => None,
+        Spec::Node(spec) => spec.gpu.as_ref().filter(|gpu| gpu.vendor == GpuVendor::Nvidia),
+    }
+}
+
+/// A later one was carried out already.
+pub fn too_late(order: &Order, latest: &Order) -> Option<Outcome> {
+    (order < latest).then(|| Outcome::Refused { why: "a later order was carried out already".to_owned(), retry: true })
+}
+
+pub fn now_ms() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

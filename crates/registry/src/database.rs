@@ -1,0 +1,86 @@
+//! The file, its version, and how it is shared: one connection in this process, used by one call at a time. Calls are short.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::RegistryError;
+
+/// `TRLR`: marks a database as ours.
+const APPLICATION_ID: i32 = 0x5452_4c52;
+/// One step from version `n` to `n + 1`, by position.
+const MIGRATIONS: &[&str] = &[include_str!("schema-v1.sql")];
+/// How long another process may be at work on the file.
+const BUSY: Duration = Duration::from_secs(5);
+/// Pages of 4 KiB that are kept in memory; a registry is small.
+const CACHE_PAGES: i64 = 128;
+
+pub struct Database(Mutex<Connection>);
+
+impl Database {
+    pub fn open(path: &Path) -> Result<Database, RegistryError> {
+        make_private(path).map_err(|error| RegistryError::Damaged {
+            what: path.display().to_string(),
+            why: format!("{error}; give another directory, or the right to write to this one"),
+        })?;
+        let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "cache_size", CACHE_PAGES)?;
+        durable(&connection, true)?;
+        migrate(&mut connection, path)?;
+        Ok(Database(Mutex::new(connection)))
+    }
+
+    /// Does something with the connection, away from the threads that serve.
+    pub async fn with<T: Send + 'static>(
+        self: &Arc<Database>,
+        act: impl FnOnce(&mut Connection) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T, RegistryError> {
+        let database = self.clone();
+        let done = tokio::task::spawn_blocking(move || act(&mut database.connection())).await;
+        done.unwrap_or_else(|error| {
+            Err(RegistryError::Damaged { what: "the registry".to_owned(), why: format!("a call ended early: {error}") })
+        })
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        // A call that panicked has rolled its transaction back.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether what is committed from now on must survive a loss of power. The end of a process it survives in any case.
+pub fn durable(connection: &Connection, yes: bool) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "synchronous", if yes { "full" } else { "normal" })
+}
+
+/// There are hashes of tokens in it.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    options.create(true).append(true).mode(0o600).open(path).map(drop)
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), RegistryError> {
+    let known = MIGRATIONS.len() as u32;
+    let tx = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let number = |pragma: &str| tx.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    let (id, found) = (number("application_id")?, number("user_version")? as u32);
+    let tables = tx.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get::<_, i64>(0))?;
+    if id != APPLICATION_ID && tables > 0 {
+        let why = "it holds tables that are not ours; move it away, or give another directory".to_owned();
+        return Err(RegistryError::Damaged { what: path.display().to_string(), why });
+    }
+    if found > known {
+        return Err(RegistryError::Newer { path: path.display().to_string(), found, known });
+    }
+    for (step, sql) in MIGRATIONS.iter().enumerate().skip(found as usize) {
+        tx.execute_batch(sql)?;
+        tx.pragma_update(None, "user_version", step as u32 + 1)?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    Ok(tx.commit()?)
+}

@@ -1,0 +1,171 @@
+//! The registry on a real file: the port's promises, documents and revisions, tokens, what outlives a restart.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tempfile::TempDir;
+use trellis_plan::conformance::{StoreSubject, store_cases};
+use trellis_plan::{StoreError, Wanted};
+use trellis_spec::{Federation, Name};
+
+use crate::{NewToken, Put, Registry, RegistryError};
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn federation(name: &str, count: u32) -> Federation {
+    let document = format!(
+        "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {{name: {name}}}\n\
+         spec: {{pools: [{{name: pool, count: {count}}}]}}\n"
+    );
+    trellis_spec::read(&document, "test").unwrap().remove(0)
+}
+
+async fn open() -> (TempDir, Registry) {
+    let directory = tempfile::tempdir().unwrap();
+    let registry = Registry::open(directory.path()).unwrap();
+    (directory, registry)
+}
+
+#[tokio::test]
+async fn the_store_keeps_the_promises_of_the_port() {
+    for (promise, case) in store_cases() {
+        let (_directory, registry) = open().await;
+        registry.put(&federation("fed", 2), None, 1).await.unwrap();
+        let subject = StoreSubject { store: registry.store(&name("fed")), now_ms: now_ms() };
+        println!("{promise}");
+        case(&subject).await;
+    }
+}
+
+#[tokio::test]
+async fn a_document_has_revisions() {
+    let (directory, registry) = open().await;
+    let (first, second) = (federation("fed", 2), federation("fed", 3));
+    assert_eq!(registry.put(&first, Some(0), 10).await.unwrap(), Put::Created { revision: 1 });
+    assert_eq!(registry.put(&first, None, 20).await.unwrap(), Put::Unchanged { revision: 1 });
+    let refused = registry.put(&second, Some(0), 30).await;
+    assert!(matches!(refused, Err(RegistryError::Conflict { expected: 0, found: 1 })), "{refused:?}");
+    assert_eq!(registry.put(&second, Some(1), 40).await.unwrap(), Put::Changed { revision: 2 });
+
+    drop(registry);
+    let registry = Registry::open(directory.path()).unwrap();
+    let entry = registry.federation(&name("fed")).await.unwrap().unwrap();
+    assert_eq!((entry.revision, entry.changed_ms), (2, 40));
+    assert_eq!(entry.wanted, Wanted::Federation(Arc::new(second)));
+    assert_eq!(registry.federations().await.unwrap(), [entry]);
+}
+
+#[tokio::test]
+async fn one_that_leaves_takes_no_document_until_it_is_gone() {
+    let (_directory, registry) = open().await;
+    let (fed, document) = (name("fed"), federation("fed", 2));
+    assert!(!registry.leave(&fed, 1).await.unwrap());
+    registry.put(&document, None, 1).await.unwrap();
+    // Who forgets one that is wanted forgets nothing.
+    registry.forget(&fed).await.unwrap();
+    assert!(registry.federation(&fed).await.unwrap().is_some());
+
+    assert!(registry.leave(&fed, 2).await.unwrap());
+    assert!(registry.leave(&fed, 3).await.unwrap(), "repeated it is the same");
+    let entry = registry.federation(&fed).await.unwrap().unwrap();
+    assert_eq!((entry.wanted, entry.changed_ms), (Wanted::Gone(fed.clone()), 2));
+    assert!(matches!(registry.put(&document, None, 4).await, Err(RegistryError::Leaving)));
+    registry.forget(&fed).await.unwrap();
+    assert_eq!(registry.put(&document, None, 5).await.unwrap(), Put::Created { revision: 1 });
+}
+
+#[tokio::test]
+async fn fences_outlive_their_federation_and_the_registry() {
+    let (_directory, registry) = open().await;
+    let (fed, now_ms) = (name("fed"), now_ms());
+    registry.put(&federation("fed", 2), None, now_ms).await.unwrap();
+    let first = registry.store(&fed).lease("one", now_ms, 1000).await.unwrap();
+    // Who held it may act for the next one too, and counts actions anew.
+    registry.leave(&fed, now_ms).await.unwrap();
+    registry.forget(&fed).await.unwrap();
+    registry.put(&federation("fed", 2), None, now_ms).await.unwrap();
+    let second = registry.store(&fed).lease("one", now_ms, 1000).await.unwrap();
+    assert!(second.fence > first.fence);
+
+    let (_elsewhere, other) = open().await;
+    other.put(&federation("fed", 2), None, now_ms).await.unwrap();
+    let third = other.store(&fed).lease("one", now_ms + 1000, 1000).await.unwrap();
+    assert!(third.fence > second.fence, "a registry that was lost begins with the time");
+}
+
+#[tokio::test]
+async fn two_processes_share_one_lease() {
+    let (directory, registry) = open().await;
+    let (fed, now_ms) = (name("fed"), now_ms());
+    registry.put(&federation("fed", 2), None, now_ms).await.unwrap();
+    let other = Registry::open(directory.path()).unwrap();
+    let lease = registry.store(&fed).lease("one", now_ms, 60_000).await.unwrap();
+    let refused = other.store(&fed).lease("two", now_ms + 1, 60_000).await;
+    assert_eq!(refused, Err(StoreError::Held { until_ms: lease.until_ms }));
+    // A document that another process changed is seen at the next look.
+    let store = registry.store(&fed);
+    store.read().await.unwrap();
+    other.put(&federation("fed", 5), None, now_ms).await.unwrap();
+    assert_eq!(store.read().await.unwrap().wanted, Wanted::Federation(Arc::new(federation("fed", 5))));
+}
+
+#[tokio::test]
+async fn a_token_counts_until_it_expires_or_is_revoked() {
+    let (directory, registry) = open().await;
+    let new = |name: &str, byte: u8, expires_ms| NewToken {
+        name: name.to_owned(),
+        role: "viewer".to_owned(),
+        sha256: [byte; 32],
+        expires_ms,
+    };
+    let lasting = registry.issue_token(&new("lasting", 1, None), 10).await.unwrap();
+    let passing = registry.issue_token(&new("passing", 2, Some(100)), 20).await.unwrap();
+    assert_eq!(registry.token(&[2; 32], 99).await.unwrap(), Some(passing.clone()));
+    assert_eq!(registry.token(&[2; 32], 100).await.unwrap(), None);
+    assert_eq!(registry.tokens().await.unwrap(), [lasting.clone(), passing]);
+    assert!(registry.revoke_token(&lasting.id).await.unwrap());
+    assert!(!registry.revoke_token(&lasting.id).await.unwrap());
+    drop(registry);
+    let registry = Registry::open(directory.path()).unwrap();
+    assert_eq!(registry.token(&[1; 32], 10).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_answer_is_remembered_for_a_day() {
+    let (_directory, registry) = open().await;
+    registry.remember_answer("ada", "key", "42", DAY_MS).await.unwrap();
+    assert_eq!(registry.answered("ada", "key", 2 * DAY_MS - 1).await.unwrap().as_deref(), Some("42"));
+    assert_eq!(registry.answered("bob", "key", DAY_MS).await.unwrap(), None);
+    assert_eq!(registry.answered("ada", "key", 2 * DAY_MS).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("registry.db");
+    let foreign = rusqlite::Connection::open(&path).unwrap();
+    foreign.execute_batch("CREATE TABLE other (x)").unwrap();
+    assert!(matches!(Registry::open(directory.path()), Err(RegistryError::Damaged { .. })));
+    foreign.execute_batch("DROP TABLE other; PRAGMA application_id = 0x54524c52; PRAGMA user_version = 99").unwrap();
+    assert!(matches!(Registry::open(directory.path()), Err(RegistryError::Newer { found: 99, .. })));
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_read_does_not_stop_the_others() {
+    let (directory, registry) = open().await;
+    registry.put(&federation("good", 2), None, 1).await.unwrap();
+    registry.put(&federation("bad", 2), None, 1).await.unwrap();
+    let other = rusqlite::Connection::open(directory.path().join("registry.db")).unwrap();
+    other.execute("UPDATE federation SET document = 'apiVersion: x' WHERE name = 'bad'", []).unwrap();
+    let names: Vec<Name> = registry.federations().await.unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, [name("good")]);
+    assert_eq!(registry.put(&federation("bad", 3), None, 2).await.unwrap(), Put::Changed { revision: 2 });
+}

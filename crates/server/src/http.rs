@@ -1,0 +1,116 @@
+//! The REST API and the page, in front of a platform: settings, and what all calls share. It turns requests into calls of the
+//! platform and its answers into responses; it decides nothing about federations.
+
+mod about;
+mod access;
+mod call;
+mod events;
+mod fault;
+mod federations;
+mod guard;
+mod host;
+mod list;
+mod logs;
+mod openapi;
+mod page;
+mod query;
+mod repeat;
+mod route;
+mod routes;
+mod runs;
+mod secret;
+mod serve;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::routing::{MethodFilter, get, on};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::platform::Platform;
+use access::Access;
+use host::Hosts;
+
+pub use serve::{Bound, ServeError, serve};
+
+/// How the API is served.
+#[derive(Debug, Clone)]
+pub struct ServeSettings {
+    /// Port 0: any that is free.
+    pub listen: SocketAddr,
+    /// Certificate, key, and the authorities that clients trust; exchanged files are taken up while serving.
+    pub tls: Option<trellis_pki::Files>,
+    /// Tokens may travel over a network without TLS.
+    pub allow_plaintext_network: bool,
+    /// Where `admin.token` is, and is made at the first start.
+    pub home: PathBuf,
+    /// Names and addresses by which the server is called, beside those of this machine itself.
+    pub hosts: Vec<trellis_pki::Endpoint>,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Open at once; more are closed as they come.
+    pub connections: usize,
+    /// Requests for logs that wait for more; others are answered at once.
+    pub held_requests: usize,
+    /// Streams of events; more are refused.
+    pub event_streams: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { connections: 1024, held_requests: 256, event_streams: 256 }
+    }
+}
+
+/// What all calls share.
+struct Api {
+    platform: Arc<Platform>,
+    access: Access,
+    under_way: repeat::UnderWay,
+    held: Semaphore,
+    streams: Arc<Semaphore>,
+    hosts: Hosts,
+    /// Ends whatever waits.
+    stop: CancellationToken,
+}
+
+impl Api {
+    fn new(platform: Arc<Platform>, hosts: Hosts, limits: Limits, stop: CancellationToken) -> Arc<Api> {
+        Arc::new(Api {
+            access: Access::new(platform.registry().clone()),
+            platform,
+            under_way: repeat::UnderWay::default(),
+            held: Semaphore::new(limits.held_requests),
+            streams: Arc::new(Semaphore::new(limits.event_streams)),
+            hosts,
+            stop,
+        })
+    }
+}
+
+/// Everything that is served, on one port.
+fn router(api: Arc<Api>) -> Router {
+    let mut router = Router::new();
+    for route in routes::ROUTES {
+        let method = MethodFilter::try_from(route.method.clone()).expect("the methods of the table are usual ones");
+        let api = Arc::clone(&api);
+        let answer = move |request: Request| guard::answer(api, route, request);
+        router = router.route(&route.template(), on(method, answer));
+    }
+    router
+        .route("/health", get(about::health))
+        .fallback(page::serve)
+        .method_not_allowed_fallback(guard::wrong_method)
+        .layer(from_fn(move |request: Request, next: Next| guard::surround(Arc::clone(&api), request, next)))
+}

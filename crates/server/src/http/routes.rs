@@ -1,0 +1,348 @@
+//! The table of routes: what the API serves, who may ask for it, what goes in and what comes out.
+
+use futures_util::FutureExt as _;
+use http::Method;
+use trellis_api::{
+    Apps, Connection, Event, FederationDetail, FederationSummary, IssuedToken, LogPart, Me, NewRun, NewToken, Node,
+    PlanReport, Pool, Role, Run, Token, TrainingRounds,
+};
+
+use super::fault::Kind;
+use super::query::{Form, Parameter};
+use super::route::{Content, Given, Route, Takes, list_of, of, page_of};
+use super::{about, events, federations, list, logs, runs, tokens};
+
+/// Of bodies that are neither documents nor bundles.
+const SMALL_BODY_BYTES: usize = 64 << 10;
+/// Of a Federation document.
+pub const DOCUMENT_BYTES: usize = 1 << 20;
+/// A bundle as large as a SuperLink takes it, 10 MiB, in base64, and its settings.
+const NEW_RUN_BYTES: usize = 14 << 20;
+/// A round that nobody reaches; JSON numbers are exact up to here.
+const MOST_ROUNDS: u64 = 1 << 53;
+
+const DRY_RUN: Parameter = Parameter {
+    name: "dry_run",
+    about: "Says what would be done, as a PlanReport, and does nothing.",
+    form: Form::Flag,
+};
+const IF_MATCH: Parameter = Parameter {
+    name: "if-match",
+    about: "Only if the document is of this revision, the ETag of a FederationDetail; `*`: only if there is one.",
+    form: Form::Text { pattern: r#"^("[0-9]{1,15}"|\*)$"#, longest: 17, fits: federations::is_tag },
+};
+const IF_NONE_MATCH: Parameter = Parameter {
+    name: "if-none-match",
+    about: "`*`: only if there is none.",
+    form: Form::Text { pattern: r"^\*$", longest: 1, fits: |text| text == "*" },
+};
+const IDEMPOTENCY_KEY: Parameter = Parameter {
+    name: "idempotency-key",
+    about: "A word of your choice, new for each run. Sent again with the same body within a day, the answer is the same and \
+            no second run is started.",
+    form: Form::Text { pattern: "^[!-~]{1,255}$", longest: 255, fits: is_word },
+};
+const AFTER_ROUND: Parameter = Parameter {
+    name: "after",
+    about: "Reports of later rounds only.",
+    form: Form::Number { least: 0, most: MOST_ROUNDS },
+};
+const AFTER_PLACE: Parameter = Parameter {
+    name: "after",
+    about: "What comes after this place only: `next` of the part before.",
+    form: Form::Text { pattern: "^[0-9A-Za-z._:+-]{0,64}$", longest: 64, fits: is_place },
+};
+const WAIT: Parameter =
+    Parameter { name: "wait", about: "Waits some seconds for more where there is none.", form: Form::Flag };
+const ONE_FEDERATION: Parameter = Parameter {
+    name: "federation",
+    about: "Events of this one only.",
+    form: Form::Text { pattern: "^[!-~]{1,255}$", longest: 255, fits: is_word },
+};
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn is_place(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:+-".contains(&byte))
+}
+
+macro_rules! answered_by {
+    ($handler:path) => {
+        |api, call| $handler(api, call).boxed()
+    };
+}
+
+/// What most routes have: they take nothing, and give one thing.
+const PLAIN: Route = Route {
+    method: Method::GET,
+    path: "",
+    role: Role::Viewer,
+    id: "",
+    about: "",
+    query: &[],
+    headers: &[],
+    takes: Takes::Nothing,
+    gives: &[],
+    refuses: &[],
+    handler: answered_by!(about::me),
+};
+
+macro_rules! gives {
+    ($($status:literal $about:literal $content:expr),*) => {
+        &[$(Given { status: $status, about: $about, content: $content, tagged: false }),*]
+    };
+}
+
+const NONE: Content = Content::Nothing;
+
+pub static ROUTES: &[Route] = &[
+    Route {
+        path: "/me",
+        id: "me",
+        about: "Whose token this is",
+        gives: gives![200 "You." Content::Json(&[of::<Me>])],
+        handler: answered_by!(about::me),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations",
+        id: "list_federations",
+        about: "Federations, by name",
+        query: list::PARAMETERS,
+        gives: gives![200 "A page." Content::Json(&[page_of::<FederationSummary>])],
+        handler: answered_by!(federations::list),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}",
+        id: "get_federation",
+        about: "A federation: its document, and what was seen and decided last",
+        gives: &[Given {
+            status: 200,
+            about: "The federation; the nodes are a list of their own.",
+            content: Content::Json(&[of::<FederationDetail>]),
+            tagged: true,
+        }],
+        handler: answered_by!(federations::get),
+        ..PLAIN
+    },
+    Route {
+        method: Method::PUT,
+        path: "/federations/{federation}",
+        role: Role::Admin,
+        id: "apply_federation",
+        about: "Keep a federation as this document says",
+        query: &[DRY_RUN],
+        headers: &[IF_MATCH, IF_NONE_MATCH],
+        takes: Takes::Document,
+        gives: &[
+            Given {
+                status: 200,
+                about: "It is kept, changed or not; with `dry_run` what would be done.",
+                content: Content::Json(&[of::<FederationDetail>, of::<PlanReport>]),
+                tagged: true,
+            },
+            Given { status: 201, about: "It is new.", content: Content::Json(&[of::<FederationDetail>]), tagged: true },
+        ],
+        refuses: &[Kind::CONFLICT, Kind::CHANGED],
+        handler: answered_by!(federations::apply),
+        ..PLAIN
+    },
+    Route {
+        method: Method::DELETE,
+        path: "/federations/{federation}",
+        role: Role::Admin,
+        id: "delete_federation",
+        about: "Take a federation away; repeated, the same",
+        gives: gives![202 "It is going." NONE],
+        refuses: &[Kind::CONFLICT],
+        handler: answered_by!(federations::delete),
+        ..PLAIN
+    },
+    Route {
+        method: Method::POST,
+        path: "/plan",
+        id: "plan",
+        about: "What would be done for a document, and why not more",
+        takes: Takes::Document,
+        gives: gives![200 "The plan." Content::Json(&[of::<PlanReport>])],
+        refuses: &[Kind::CONFLICT],
+        handler: answered_by!(federations::plan),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/plan",
+        id: "current_plan",
+        about: "What is to be done now, and why not more: why is nothing happening?",
+        gives: gives![200 "The plan." Content::Json(&[of::<PlanReport>])],
+        refuses: &[Kind::CONFLICT],
+        handler: answered_by!(federations::current_plan),
+        ..PLAIN
+    },
+    Route {
+        method: Method::PUT,
+        path: "/federations/{federation}/pools/{pool}",
+        role: Role::Admin,
+        id: "scale_pool",
+        about: "Change how many nodes a pool shall have, as a change of the document",
+        takes: Takes::Json { shape: of::<Pool>, most_bytes: SMALL_BODY_BYTES },
+        gives: &[Given {
+            status: 200,
+            about: "The federation.",
+            content: Content::Json(&[of::<FederationDetail>]),
+            tagged: true,
+        }],
+        refuses: &[Kind::CONFLICT],
+        handler: answered_by!(federations::scale),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/nodes",
+        id: "list_nodes",
+        about: "Nodes of a federation, by name",
+        query: list::PARAMETERS,
+        gives: gives![200 "A page." Content::Json(&[page_of::<Node>])],
+        handler: answered_by!(federations::nodes),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/connection",
+        id: "get_connection",
+        about: "How users of a federation reach its SuperLink",
+        gives: gives![200 "Addresses and trust." Content::Json(&[of::<Connection>])],
+        refuses: &[Kind::NOT_NOW],
+        handler: answered_by!(federations::connection),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/runs",
+        id: "list_runs",
+        about: "Runs of a federation, the newest first",
+        query: list::PARAMETERS,
+        gives: gives![200 "A page." Content::Json(&[page_of::<Run>])],
+        refuses: &[Kind::NOT_NOW, Kind::REFUSED],
+        handler: answered_by!(runs::list),
+        ..PLAIN
+    },
+    Route {
+        method: Method::POST,
+        path: "/federations/{federation}/runs",
+        role: Role::Runner,
+        id: "start_run",
+        about: "Start a run",
+        headers: &[IDEMPOTENCY_KEY],
+        takes: Takes::Json { shape: of::<NewRun>, most_bytes: NEW_RUN_BYTES },
+        gives: gives![201 "It is submitted." Content::Json(&[of::<Run>])],
+        refuses: &[Kind::NOT_NOW],
+        handler: answered_by!(runs::start),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/runs/{run}",
+        id: "get_run",
+        about: "A run",
+        gives: gives![200 "The run." Content::Json(&[of::<Run>])],
+        refuses: &[Kind::NOT_NOW, Kind::REFUSED],
+        handler: answered_by!(runs::get),
+        ..PLAIN
+    },
+    Route {
+        method: Method::POST,
+        path: "/federations/{federation}/runs/{run}/stop",
+        role: Role::Runner,
+        id: "stop_run",
+        about: "Stop a run; of one that is over, how it ended",
+        gives: gives![200 "The run." Content::Json(&[of::<Run>])],
+        refuses: &[Kind::NOT_NOW, Kind::REFUSED],
+        handler: answered_by!(runs::stop),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/runs/{run}/rounds",
+        id: "list_rounds",
+        about: "How the rounds of a run went",
+        query: &[AFTER_ROUND],
+        gives: gives![200 "Reports, in the order of rounds." Content::Json(&[of::<TrainingRounds>])],
+        refuses: &[Kind::NOT_NOW, Kind::REFUSED],
+        handler: answered_by!(runs::rounds),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/runs/{run}/log",
+        id: "read_run_log",
+        about: "What a run says",
+        query: &[AFTER_PLACE, WAIT],
+        gives: gives![200 "Part of the log." Content::Json(&[of::<LogPart>])],
+        refuses: &[Kind::NOT_NOW, Kind::REFUSED, Kind::BUSY],
+        handler: answered_by!(logs::of_run),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/parts/{part}/log",
+        id: "read_part_log",
+        about: "What the program of the coordinator or of a node says; without `after`, its last lines",
+        query: &[AFTER_PLACE, WAIT],
+        gives: gives![200 "Part of the log." Content::Json(&[of::<LogPart>])],
+        refuses: &[Kind::NOT_NOW, Kind::INVALID, Kind::BUSY],
+        handler: answered_by!(logs::of_part),
+        ..PLAIN
+    },
+    Route {
+        path: "/events",
+        id: "watch_events",
+        about: "What changes, as it happens; the first event is `resync`",
+        query: &[ONE_FEDERATION],
+        gives: gives![200 "Events, until one side goes." Content::Events(of::<Event>)],
+        refuses: &[Kind::BUSY],
+        handler: answered_by!(events::watch),
+        ..PLAIN
+    },
+    Route {
+        path: "/apps",
+        id: "list_apps",
+        about: "What can be run without bringing an app",
+        gives: gives![200 "Apps and settings." Content::Json(&[of::<Apps>])],
+        handler: answered_by!(about::apps),
+        ..PLAIN
+    },
+    Route {
+        path: "/tokens",
+        role: Role::Admin,
+        id: "list_tokens",
+        about: "Tokens, without their secrets",
+        gives: gives![200 "All that count." Content::Json(&[list_of::<Token>])],
+        handler: answered_by!(tokens::list),
+        ..PLAIN
+    },
+    Route {
+        method: Method::POST,
+        path: "/tokens",
+        role: Role::Admin,
+        id: "issue_token",
+        about: "Issue a token; it is told once",
+        takes: Takes::Json { shape: of::<NewToken>, most_bytes: SMALL_BODY_BYTES },
+        gives: gives![201 "The token." Content::Json(&[of::<IssuedToken>])],
+        handler: answered_by!(tokens::issue),
+        ..PLAIN
+    },
+    Route {
+        method: Method::DELETE,
+        path: "/tokens/{id}",
+        role: Role::Admin,
+        id: "revoke_token",
+        about: "End a token at once",
+        gives: gives![204 "It counts no more." NONE],
+        handler: answered_by!(tokens::revoke),
+        ..PLAIN
+    },
+    Route {
+        path: "/openapi.json",
+        id: "openapi",
+        about: "This document",
+        gives: gives![200 "OpenAPI 3.1." Content::Object],
+        handler: answered_by!(about::openapi),
+        ..PLAIN
+    },
+];

@@ -1,0 +1,72 @@
+//! Tokens as they are made, and the first one: whoever can read the home directory of the control plane is its
+//! administrator, by the token in `admin.token`.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use trellis_api::Role;
+use trellis_registry::{NewToken, Registry, RegistryError};
+
+use super::access::{now_ms, sha256};
+
+const FILE: &str = "admin.token";
+/// So that those who look for secrets in the wrong places know one.
+const PREFIX: &str = "trellis_";
+const RANDOM_BYTES: usize = 32;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AdminTokenError {
+    #[error("the token of the administrator, {0}, cannot be read or written")]
+    File(PathBuf, #[source] io::Error),
+    #[error("the token of the administrator cannot be kept")]
+    Registry(#[from] RegistryError),
+}
+
+pub fn fresh() -> String {
+    let mut bytes = [0; RANDOM_BYTES];
+    SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
+    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// Makes the token of the administrator where there is none. One that was revoked stays so: with the file removed, the
+/// next start makes another.
+pub async fn provide_admin(home: &Path, registry: &Registry) -> Result<(), AdminTokenError> {
+    let path = home.join(FILE);
+    let failed = |error| AdminTokenError::File(path.clone(), error);
+    match fs::read_to_string(&path) {
+        Ok(token) => {
+            if fs::metadata(&path).map_err(failed)?.permissions().mode() & 0o077 != 0 {
+                tracing::warn!("{} can be read by others: chmod 600 it", path.display());
+            }
+            if registry.token(&sha256(token.trim().as_bytes()), now_ms()).await?.is_none() {
+                tracing::warn!("{} does not count any more; the next start without it makes another", path.display());
+            }
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = fresh();
+            let role = Role::Admin.name().to_owned();
+            let hash = sha256(token.as_bytes());
+            // Known before it is told: a crash between the two costs an entry that nobody has.
+            let new = NewToken { name: "admin.token".to_owned(), role, sha256: hash, expires_ms: None };
+            registry.issue_token(&new, now_ms()).await?;
+            write_private(&path, &token).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whole or not at all, and never readable by others.
+fn write_private(path: &Path, token: &str) -> io::Result<()> {
+    let beside = path.with_extension("token.new");
+    let _ = fs::remove_file(&beside);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    writeln!(file, "{token}")?;
+    file.sync_all()?;
+    fs::rename(&beside, path)
+}

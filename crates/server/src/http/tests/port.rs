@@ -1,0 +1,98 @@
+//! The port itself: binding, the first token, plain text, stopping.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use super::desk::platform;
+use crate::http::{Bound, Limits, ServeError, ServeSettings};
+
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+fn settings(home: &std::path::Path, listen: &str) -> ServeSettings {
+    ServeSettings {
+        listen: listen.parse().expect("an address"),
+        tls: None,
+        allow_plaintext_network: false,
+        home: home.to_owned(),
+        hosts: Vec::new(),
+        limits: Limits::default(),
+    }
+}
+
+async fn write(stream: &mut TcpStream, path: &str, token: &str) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+}
+
+async fn read_until(stream: &mut TcpStream, wanted: &str) -> String {
+    let mut heard = Vec::new();
+    while !String::from_utf8_lossy(&heard).contains(wanted) {
+        let count = stream.read_buf(&mut heard).await.expect("read");
+        assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
+    }
+    String::from_utf8(heard).expect("text")
+}
+
+async fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address).await.expect("connected")
+}
+
+#[tokio::test]
+async fn a_port_is_served_until_the_stop_and_streams_do_not_hold_it_up() {
+    let home = tempfile::tempdir().unwrap();
+    let platform = platform(home.path()).await;
+    let bound = Bound::bind(settings(home.path(), "127.0.0.1:0")).await.unwrap();
+    let address = bound.address();
+    assert_eq!(bound.url(), format!("http://{address}"));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(bound.serve(platform, async {
+        let _ = stopped.await;
+    }));
+
+    let mut idle = connect(address).await;
+    write(&mut idle, "/health", "").await;
+    read_until(&mut idle, "serving").await;
+    let path = home.path().join("admin.token");
+    let token = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut stream = connect(address).await;
+    write(&mut stream, "/api/v1/events", token.trim()).await;
+    read_until(&mut stream, "resync").await;
+
+    stop.send(()).unwrap();
+    tokio::time::timeout(STOP_LIMIT, serving).await.expect("it stops").unwrap().unwrap();
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
+}
+
+#[tokio::test]
+async fn the_first_token_is_made_once() {
+    let home = tempfile::tempdir().unwrap();
+    let platform = platform(home.path()).await;
+    let path = home.path().join("admin.token");
+    let start = || async {
+        let bound = Bound::bind(settings(home.path(), "127.0.0.1:0")).await.unwrap();
+        bound.serve(platform.clone(), async {}).await.unwrap();
+        std::fs::read_to_string(&path).unwrap()
+    };
+    let first = start().await;
+    assert_eq!(start().await, first);
+    assert_eq!(platform.registry().tokens().await.unwrap().len(), 1);
+    std::fs::remove_file(&path).unwrap();
+    assert_ne!(start().await, first, "whoever lost it gets another");
+}
+
+#[tokio::test]
+async fn tokens_do_not_travel_in_plain_text() {
+    let home = tempfile::tempdir().unwrap();
+    for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
+        let refused = Bound::bind(settings(home.path(), listen)).await.err();
+        assert!(matches!(refused, Some(ServeError::Plaintext(_))), "{listen}");
+    }
+    let allowed = ServeSettings { allow_plaintext_network: true, ..settings(home.path(), "0.0.0.0:0") };
+    assert!(Bound::bind(allowed).await.unwrap().url().starts_with("http://127.0.0.1:"));
+}

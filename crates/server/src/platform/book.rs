@@ -1,0 +1,132 @@
+//! The runs of a federation as they were last heard of: they can be told of while the SuperLink is away. So many as fit; the
+//! oldest are left to the SuperLink.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trellis_api::{Run, RunState, Training};
+
+/// Runs that are remembered for a federation.
+pub const MAX_RUNS: usize = 1_000;
+
+#[derive(Clone, Default)]
+pub struct RunBook {
+    runs: BTreeMap<String, Arc<Run>>,
+    /// All that there are were heard of at least once.
+    pub complete: bool,
+}
+
+impl RunBook {
+    pub fn get(&self, id: &str) -> Option<&Run> {
+        self.runs.get(id).map(Arc::as_ref)
+    }
+
+    /// Newest first.
+    pub fn newest(&self) -> Vec<Run> {
+        let mut runs: Vec<&Arc<Run>> = self.runs.values().collect();
+        runs.sort_by(|one, other| age(one).total_cmp(&age(other)).then_with(|| one.id.cmp(&other.id)));
+        runs.into_iter().map(|run| Run::clone(run)).collect()
+    }
+
+    /// Runs that are not over; `None`: nobody knows.
+    pub fn active(&self) -> Option<u32> {
+        let active = self.runs.values().filter(|run| run.state != RunState::Finished).count();
+        self.complete.then(|| u32::try_from(active).unwrap_or(u32::MAX))
+    }
+
+    /// Notes a run; given back if that is news. What is known of its training stays where nothing newer is said.
+    pub fn note(&mut self, mut run: Run) -> Option<Run> {
+        let before = self.runs.get(&run.id);
+        // What was heard on two ways may come out of order, and a run does not come back from its end.
+        if before.is_some_and(|before| progress(before.state) > progress(run.state)) {
+            return None;
+        }
+        if let Some(before) = before {
+            run.training = later(before.training.clone(), run.training.take());
+        }
+        let news = before.is_none_or(|before| (before.state, &before.outcome) != (run.state, &run.outcome));
+        self.runs.insert(run.id.clone(), Arc::new(run.clone()));
+        self.forget_oldest();
+        news.then_some(run)
+    }
+
+    fn forget_oldest(&mut self) {
+        while self.runs.len() > MAX_RUNS {
+            let oldest = self.runs.values().max_by(|one, other| age(one).total_cmp(&age(other)));
+            let Some(id) = oldest.map(|run| run.id.clone()) else { return };
+            self.runs.remove(&id);
+        }
+    }
+}
+
+/// Less is newer.
+fn age(run: &Run) -> f64 {
+    -run.submitted_at
+}
+
+fn progress(state: RunState) -> u8 {
+    match state {
+        RunState::Pending => 0,
+        RunState::Starting => 1,
+        RunState::Running => 2,
+        RunState::Finished => 3,
+    }
+}
+
+fn later(one: Option<Training>, other: Option<Training>) -> Option<Training> {
+    match (one, other) {
+        (Some(one), Some(other)) if other.round >= one.round => Some(other),
+        (Some(one), _) => Some(one),
+        (None, other) => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(id: &str, state: RunState, submitted_at: f64) -> Run {
+        Run {
+            id: id.to_owned(),
+            federation: "fed".to_owned(),
+            app: String::new(),
+            version: String::new(),
+            state,
+            outcome: None,
+            details: String::new(),
+            native: true,
+            submitted_at,
+            started_at: None,
+            finished_at: None,
+            training: None,
+        }
+    }
+
+    #[test]
+    fn only_news_are_told_and_nothing_goes_backwards() {
+        let mut book = RunBook::default();
+        assert!(book.active().is_none(), "nobody has asked yet");
+        book.complete = true;
+        assert!(book.note(run("1", RunState::Pending, 1.0)).is_some());
+        assert!(book.note(run("1", RunState::Pending, 1.0)).is_none());
+        assert!(book.note(run("1", RunState::Running, 1.0)).is_some());
+        assert_eq!(book.active(), Some(1));
+        let training = Some(Training { round: 3, ..Training::default() });
+        assert!(book.note(Run { training, ..run("1", RunState::Running, 1.0) }).is_none());
+        let finished = book.note(run("1", RunState::Finished, 1.0)).unwrap();
+        assert_eq!(finished.training.unwrap().round, 3, "what was known of its rounds stays");
+        assert!(book.note(run("1", RunState::Running, 1.0)).is_none());
+        assert_eq!((book.active(), book.get("1").unwrap().state), (Some(0), RunState::Finished));
+    }
+
+    #[test]
+    fn the_newest_are_kept() {
+        let mut book = RunBook::default();
+        for number in 0..MAX_RUNS + 5 {
+            book.note(run(&number.to_string(), RunState::Finished, number as f64));
+        }
+        let newest = book.newest();
+        assert_eq!((newest.len(), newest[0].id.as_str()), (MAX_RUNS, (MAX_RUNS + 4).to_string().as_str()));
+        assert!(book.get("4").is_none() && book.get("5").is_some());
+    }
+}

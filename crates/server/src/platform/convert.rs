@@ -1,0 +1,119 @@
+//! Runs as the SuperLink tells them, in the words of the API. The wire stops here.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use trellis_api::{MetricReport, Run, RunState, Training, TrainingReport};
+use trellis_wire::proto;
+
+/// The kind of ServerApp that this program is.
+const NATIVE_TASK: &str = "trellis-serverapp";
+const OVER: &str = "finished";
+
+pub fn run(federation: &str, run: proto::Run) -> Run {
+    let status = run.status.unwrap_or_default();
+    let finished = status.status == OVER;
+    Run {
+        id: run.run_id.to_string(),
+        federation: federation.to_owned(),
+        app: run.fab_id,
+        version: run.fab_version,
+        state: match status.status.as_str() {
+            OVER => RunState::Finished,
+            "running" => RunState::Running,
+            "starting" => RunState::Starting,
+            _ => RunState::Pending,
+        },
+        outcome: finished.then_some(status.sub_status),
+        details: status.details,
+        native: run.primary_task_type == NATIVE_TASK,
+        submitted_at: seconds(&run.pending_at).unwrap_or_default(),
+        started_at: seconds(&run.running_at),
+        finished_at: seconds(&run.finished_at),
+        training: None,
+    }
+}
+
+/// `None`: it has not happened.
+fn seconds(moment: &str) -> Option<f64> {
+    let moment: Timestamp = moment.parse().ok()?;
+    Some(moment.as_microsecond() as f64 / 1e6)
+}
+
+/// How far a training is, by one more report.
+pub fn train(training: &mut Training, report: &TrainingReport) {
+    training.strategy.clone_from(&report.strategy);
+    training.round = training.round.max(report.round);
+    training.rounds_planned = report.rounds_planned;
+    if let Some(checkpoint) = &report.checkpoint {
+        training.checkpoint = Some(checkpoint.path.clone());
+    }
+    let metrics = metrics(report);
+    // What is said at the end of it all has no metrics of its own.
+    if !metrics.is_empty() {
+        training.metrics = metrics;
+    }
+}
+
+fn metrics(report: &TrainingReport) -> BTreeMap<String, f64> {
+    let phases = [("train", &report.train), ("evaluate", &report.evaluate)];
+    let phases = phases.into_iter().filter_map(|(name, phase)| Some((name, phase.as_ref()?)));
+    let named = phases.flat_map(|(name, phase)| {
+        phase.metrics.iter().filter_map(move |(key, metric)| match metric {
+            // Many call it so themselves.
+            MetricReport::Number(number) if key.starts_with(name) => Some((key.clone(), *number)),
+            MetricReport::Number(number) => Some((format!("{name}_{key}"), *number)),
+            MetricReport::Numbers(_) | MetricReport::Text(_) => None,
+        })
+    });
+    named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trellis_api::PhaseReport;
+
+    #[test]
+    fn a_run_in_the_words_of_the_api() {
+        let status = proto::RunStatus {
+            status: "finished".to_owned(),
+            sub_status: "completed".to_owned(),
+            details: "all is well".to_owned(),
+        };
+        let told = proto::Run {
+            run_id: u64::MAX,
+            fab_id: "me/app".to_owned(),
+            pending_at: "1970-01-01T00:00:01.500000+00:00".to_owned(),
+            primary_task_type: NATIVE_TASK.to_owned(),
+            status: Some(status),
+            ..Default::default()
+        };
+        let run = run("fed", told);
+        assert_eq!((run.id.as_str(), run.native, run.submitted_at), ("18446744073709551615", true, 1.5));
+        assert_eq!((run.state, run.outcome.as_deref()), (RunState::Finished, Some("completed")));
+        assert_eq!((run.started_at, run.details.as_str()), (None, "all is well"));
+    }
+
+    #[test]
+    fn the_last_numbers_stay_when_the_end_is_told() {
+        let phase = |key: &str, number: f64| {
+            let metrics = BTreeMap::from([(key.to_owned(), MetricReport::number(number))]);
+            Some(PhaseReport { metrics, ..PhaseReport::default() })
+        };
+        let round = TrainingReport {
+            round: 2,
+            rounds_planned: 2,
+            strategy: "FedAvg".to_owned(),
+            train: phase("train_loss", 0.5),
+            evaluate: phase("accuracy", 0.9),
+            ..TrainingReport::default()
+        };
+        let end = TrainingReport { round: 2, kind: "end".to_owned(), rounds_planned: 2, ..TrainingReport::default() };
+        let mut training = Training::default();
+        train(&mut training, &round);
+        train(&mut training, &end);
+        let expected = [("evaluate_accuracy".to_owned(), 0.9), ("train_loss".to_owned(), 0.5)];
+        assert_eq!((training.round, training.metrics), (2, expected.into()));
+    }
+}

@@ -1,0 +1,174 @@
+//! The log of a part's program, as a file that grows and is put aside when the program starts anew. Whoever reads it on keeps a
+//! place: which file, and how far.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use trellis_api::LogPart;
+
+use super::Refusal;
+use super::document::{invalid, wrong};
+use super::runs::LONGEST_WAIT;
+use super::shared::Shared;
+
+/// A part of a log is at most so long.
+const MAX_PART_BYTES: u64 = 64 << 10;
+/// Without a place: these are shown first.
+const LAST_LINES: usize = 200;
+/// Between looks at a file that has not grown.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// Which file, by its number in the file system, and how far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    inode: u64,
+    offset: u64,
+}
+
+/// What a log has after a place; without one, its last lines. With `wait` it waits a while for more.
+pub async fn read(shared: &Shared, path: PathBuf, after: Option<&str>, wait: bool) -> Result<LogPart, Refusal> {
+    let after = after.map(|text| Place::parse(text).ok_or_else(|| misplaced(text))).transpose()?;
+    let until = tokio::time::Instant::now() + LONGEST_WAIT;
+    loop {
+        let from = path.clone();
+        let read = tokio::task::spawn_blocking(move || read_now(&from, after)).await;
+        let read = read.map_err(|error| error.to_string()).and_then(|read| read.map_err(|error| error.to_string()));
+        let (text, place) = read.map_err(|error| Refusal::Broken(format!("{}: {error}", path.display())))?;
+        if !wait || !text.is_empty() || tokio::time::Instant::now() >= until || shared.is_stopping() {
+            return Ok(LogPart { text, next: place.to_string(), ended: false });
+        }
+        tokio::select! {
+            () = tokio::time::sleep(GLANCE) => {}
+            () = shared.stopped() => {}
+        }
+    }
+}
+
+fn misplaced(text: &str) -> Refusal {
+    let detail = wrong("after", format!("{text:?} is no place in a log"), "use `next` of the part before");
+    invalid("the log cannot be read there", vec![detail])
+}
+
+fn read_now(path: &Path, after: Option<Place>) -> io::Result<(String, Place)> {
+    let nowhere = Place { inode: 0, offset: 0 };
+    let mut current = match File::open(path) {
+        Ok(file) => file,
+        // It has not been started yet.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), after.unwrap_or(nowhere))),
+        Err(error) => return Err(error),
+    };
+    let (inode, length) = (current.metadata()?.ino(), current.metadata()?.len());
+    let Some(after) = after else { return last_lines(&mut current, inode, length) };
+    if after.inode == inode {
+        // A file that was cut is read from its beginning.
+        let offset = if after.offset <= length { after.offset } else { 0 };
+        return read_at(&mut current, Place { inode, offset });
+    }
+    if let Some(mut earlier) = put_aside(path, after.inode)? {
+        let (text, place) = read_at(&mut earlier, after)?;
+        if !text.is_empty() {
+            return Ok((text, place));
+        }
+    }
+    read_at(&mut current, Place { inode, offset: 0 })
+}
+
+/// The file with this number, among those beside the log.
+fn put_aside(path: &Path, inode: u64) -> io::Result<Option<File>> {
+    let Some(directory) = path.parent() else { return Ok(None) };
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() && entry.metadata()?.ino() == inode {
+            return File::open(entry.path()).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+fn last_lines(file: &mut File, inode: u64, length: u64) -> io::Result<(String, Place)> {
+    let (text, place) = read_at(file, Place { inode, offset: length.saturating_sub(MAX_PART_BYTES) })?;
+    let begins = text.rmatch_indices('\n').map(|(index, _)| index + 1).filter(|begin| *begin < text.len());
+    let begin = begins.take(LAST_LINES).last().unwrap_or(0);
+    // With fewer lines than that, the first is whole only if nothing was left out before it.
+    let few = text[begin..].lines().count() < LAST_LINES;
+    let begin = if few && length <= MAX_PART_BYTES { 0 } else { begin };
+    Ok((text[begin..].to_owned(), place))
+}
+
+fn read_at(file: &mut File, place: Place) -> io::Result<(String, Place)> {
+    file.seek(SeekFrom::Start(place.offset))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_PART_BYTES).read_to_end(&mut bytes)?;
+    // A letter whose rest is not written yet is left for the next time.
+    if let Err(error) = std::str::from_utf8(&bytes)
+        && error.error_len().is_none()
+    {
+        bytes.truncate(error.valid_up_to());
+    }
+    let place = Place { offset: place.offset + bytes.len() as u64, ..place };
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), place))
+}
+
+impl Place {
+    fn parse(text: &str) -> Option<Place> {
+        let (inode, offset) = text.split_once('-')?;
+        Some(Place { inode: inode.parse().ok()?, offset: offset.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.inode, self.offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    fn append(path: &Path, text: &[u8]) {
+        let mut file = File::options().create(true).append(true).open(path).unwrap();
+        file.write_all(text).unwrap();
+    }
+
+    #[test]
+    fn a_log_is_followed_over_its_rotation() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let (text, place) = read_now(&path, None).unwrap();
+        assert_eq!(text, "", "it has not been started yet");
+        append(&path, b"one\n");
+        let (text, place) = read_now(&path, Some(place)).unwrap();
+        assert_eq!(text, "one\n");
+        append(&path, "zw\u{f6}".as_bytes().split_last().unwrap().1);
+        let (text, place) = read_now(&path, Some(place)).unwrap();
+        assert_eq!(text, "zw", "half a letter waits for its other half");
+        append(&path, b"\xb6lf\n");
+        fs::rename(&path, directory.path().join("log.1")).unwrap();
+        append(&path, b"three\n");
+        let (text, place) = read_now(&path, Some(place)).unwrap();
+        assert_eq!(text, "\u{f6}lf\n", "the rest of the file that was put aside");
+        let (text, place) = read_now(&path, Some(place)).unwrap();
+        assert_eq!(text, "three\n");
+        assert_eq!(read_now(&path, Some(place)).unwrap(), (String::new(), place));
+        assert_eq!(Place::parse(&place.to_string()), Some(place));
+        assert!(Place::parse("../log").is_none());
+    }
+
+    #[test]
+    fn the_last_lines_come_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        append(&path, b"first\nsecond");
+        assert_eq!(read_now(&path, None).unwrap().0, "first\nsecond");
+        let lines: String = (0..100_000).map(|line| format!("\n{line}")).collect();
+        append(&path, lines.as_bytes());
+        let (text, _) = read_now(&path, None).unwrap();
+        assert_eq!((text.lines().count(), text.lines().last()), (LAST_LINES, Some("99999")));
+        assert_eq!(text.lines().next(), Some("99800"));
+    }
+}

@@ -1,0 +1,158 @@
+//! What would be done for a document and why not more, as the API tells it. Nothing is done here, and nothing kept.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use similar::TextDiff;
+use trellis_api::{PlanReport, PlannedAction, Weight, Why};
+use trellis_plan::{Action, Ledger, Observed, Planned, Verb, Wanted, blueprints};
+use trellis_spec::{Federation, Name, to_yaml};
+
+use super::Refusal;
+use super::clock::now_ms;
+use super::difference::differences;
+use super::document::Document;
+use super::shared::Shared;
+use super::view::View;
+
+/// What `apply` would do with a document.
+pub async fn plan(shared: &Shared, document: Document) -> Result<PlanReport, Refusal> {
+    let federation = Arc::new(document.federation);
+    let view = shared.views.get(&federation.name);
+    if view.as_ref().is_some_and(|view| view.leaving) {
+        return Err(Refusal::Conflict(format!("federation {} is being deleted", federation.name)));
+    }
+    let before = view.as_ref().map(|view| view.document.to_string()).unwrap_or_default();
+    let diff = diff(&before, &to_yaml(&federation));
+    let mut report = preview(shared, &federation.name, Wanted::Federation(Arc::clone(&federation)), view).await?;
+    let lacking = federation.sites.iter().filter_map(|site| {
+        let text = format!("{}: apply refuses the document", shared.sites.lacking(site)?);
+        Some(Why { weight: Weight::Stuck, about: format!("site {}", site.name), text })
+    });
+    report.report.extend(lacking);
+    report.report.sort();
+    report.promises_lost = federation.promises_lost();
+    report.warnings = document.warnings;
+    report.diff = diff;
+    Ok(told(report))
+}
+
+/// What is to be done now for a federation as it is.
+pub async fn current(shared: &Shared, view: View) -> Result<PlanReport, Refusal> {
+    let wanted = match (&view.federation, view.leaving) {
+        (Some(federation), false) => Wanted::Federation(Arc::clone(federation)),
+        _ => Wanted::Gone(view.name.clone()),
+    };
+    let mut report = preview(shared, &view.name.clone(), wanted, Some(view.clone())).await?;
+    report.promises_lost = view.federation.iter().flat_map(|federation| federation.promises_lost()).collect();
+    Ok(told(report))
+}
+
+async fn preview(shared: &Shared, name: &Name, wanted: Wanted, view: Option<View>) -> Result<PlanReport, Refusal> {
+    let store = shared.registry.store(name);
+    let ledger = match &view {
+        Some(_) => {
+            let kept = store.read().await;
+            kept.map_err(|error| Refusal::Broken(error.to_string()))?.ledger
+        }
+        None => Ledger::default(),
+    };
+    let remembered: BTreeSet<Name> = ledger.applied.keys().map(|id| id.site.clone()).collect();
+    let federation = match &wanted {
+        Wanted::Federation(federation) => Some(federation.as_ref()),
+        Wanted::Gone(_) => None,
+    };
+    let controller = shared.controller(name, federation, &remembered, store, Shared::clock());
+    let (planned, observed) = controller.preview(&wanted, &ledger).await;
+    let before = view.as_ref().and_then(|view| view.federation.as_deref());
+    let reasons = before.map(|before| reasons(before, &planned, &observed, &ledger, &controller.inventory()));
+    let mut report = PlanReport {
+        federation: name.to_string(),
+        exists: view.is_some(),
+        diff: String::new(),
+        actions: planned.actions.iter().map(action).collect(),
+        report: planned.report.iter().cloned().chain(reasons.into_iter().flatten()).collect(),
+        promises_lost: Vec::new(),
+        warnings: Vec::new(),
+        text: planned_text(&planned),
+        status: planned.status,
+    };
+    report.report.sort();
+    report.report.dedup();
+    Ok(report)
+}
+
+/// Why something is made anew: what is to be otherwise about it, where that can be known.
+fn reasons(
+    before: &Federation,
+    planned: &Planned,
+    observed: &Observed,
+    ledger: &Ledger,
+    inventory: &trellis_plan::Inventory,
+) -> Vec<Why> {
+    let known = blueprints(before, observed, inventory, ledger, now_ms());
+    let why = |action: &Action| {
+        let Verb::Replace(desired) = &action.verb else { return None };
+        let running = observed.sighting(&desired.id).generation();
+        let text = match known.get(&desired.id).filter(|known| Some(known.generation) == running) {
+            Some(known) => format!("replaced, for another {}", differences(&known.spec, &desired.spec).join(", ")),
+            None => "replaced: it is of an earlier document, or was made by another version of this program".to_owned(),
+        };
+        Some(Why { weight: Weight::Note, about: desired.id.part.name(), text })
+    };
+    planned.actions.iter().filter_map(why).collect()
+}
+
+fn action(action: &Action) -> PlannedAction {
+    let shard = match &action.verb {
+        Verb::Create(desired) | Verb::Replace(desired) => desired.spec.shard(),
+        Verb::Restart { .. } | Verb::Drain { .. } | Verb::Delete { .. } => None,
+    };
+    PlannedAction {
+        verb: action.verb.word().to_owned(),
+        what: action.id().part.name(),
+        site: action.id().site.to_string(),
+        shard,
+    }
+}
+
+fn diff(before: &str, after: &str) -> String {
+    if before == after {
+        return String::new();
+    }
+    TextDiff::from_lines(before, after).unified_diff().header("now", "wanted").to_string()
+}
+
+/// The actions and the status, without the report, which is told apart.
+fn planned_text(planned: &Planned) -> String {
+    Planned { report: Vec::new(), ..planned.clone() }.to_string()
+}
+
+/// With all of it as people read it.
+fn told(report: PlanReport) -> PlanReport {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = match (&report.diff, report.exists) {
+        (diff, false) => writeln!(text, "federation {} is new\n\n{diff}", report.federation),
+        (diff, true) if diff.is_empty() => {
+            writeln!(text, "federation {}: its document stays as it is", report.federation)
+        }
+        (diff, true) => writeln!(text, "federation {}: its document changes\n\n{diff}", report.federation),
+    };
+    text += &report.text;
+    let whys = report.report.iter().map(|why| format!("{}: {}: {}", why.weight.word(), why.about, why.text));
+    section(&mut text, "report", whys.collect());
+    section(&mut text, "promises that this runtime does not keep", report.promises_lost.clone());
+    section(&mut text, "warnings", report.warnings.clone());
+    PlanReport { text, ..report }
+}
+
+fn section(text: &mut String, title: &str, lines: Vec<String>) {
+    if !lines.is_empty() {
+        let _ = writeln!(text, "{title}");
+    }
+    for line in lines {
+        let _ = writeln!(text, "  {line}");
+    }
+}

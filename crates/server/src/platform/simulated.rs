@@ -1,0 +1,83 @@
+//! Sites that are not there, in real time: for trying the control plane out, and for measuring it with more nodes than a
+//! machine can hold. What happens at them is decided by `trellis_plan::simulated::World`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use trellis_plan::simulated::World;
+use trellis_plan::{Action, Call, Capabilities, Driver, Millis, Observation, Outcome, Sighting};
+use trellis_spec::Name;
+
+use super::clock::now_ms;
+
+/// A world for each federation. It outlives a platform, as real sites do.
+#[derive(Debug)]
+pub struct SimulatedSites {
+    begun_ms: Millis,
+    speed: u64,
+    worlds: Mutex<BTreeMap<Name, Arc<Mutex<World>>>>,
+}
+
+impl SimulatedSites {
+    /// Things happen so many times faster than they would: what starts takes 0.5 to 8 s at speed 1.
+    pub fn new(speed: u32) -> Arc<SimulatedSites> {
+        let speed = u64::from(speed.max(1));
+        Arc::new(SimulatedSites { begun_ms: now_ms(), speed, worlds: Mutex::default() })
+    }
+
+    /// The world of a federation, for who wants to see it, or to let something happen in it.
+    pub fn world(&self, federation: &Name) -> Arc<Mutex<World>> {
+        let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
+        let seed = federation.as_str().bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31) + u64::from(byte));
+        Arc::clone(worlds.entry(federation.clone()).or_insert_with(|| Arc::new(Mutex::new(World::new(seed, [])))))
+    }
+
+    /// What time it is in the worlds.
+    fn world_ms(&self) -> Millis {
+        self.begun_ms + now_ms().saturating_sub(self.begun_ms) * self.speed
+    }
+
+    /// When something that happened in a world was.
+    fn real_ms(&self, world_ms: Millis) -> Millis {
+        self.begun_ms + world_ms.saturating_sub(self.begun_ms) / self.speed
+    }
+}
+
+/// The driver port on them.
+pub struct SimulatedDriver(pub Arc<SimulatedSites>);
+
+fn current<'a>(world: &'a Mutex<World>, site: &Name, world_ms: Millis) -> MutexGuard<'a, World> {
+    let mut world = world.lock().unwrap_or_else(PoisonError::into_inner);
+    world.sites.entry(site.clone()).or_default();
+    world.advance(world_ms);
+    world
+}
+
+impl Driver for SimulatedDriver {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::ALL
+    }
+
+    fn observe<'a>(&'a self, federation: &'a Name, site: &'a Name) -> Call<'a, Observation> {
+        Box::pin(async move {
+            let world = self.0.world(federation);
+            let mut observation = current(&world, site, self.0.world_ms()).observe(federation, site);
+            if let Observation::Seen(seen) = &mut observation {
+                for sighting in seen.resources.values_mut() {
+                    if let Sighting::Present { facts, .. } = sighting {
+                        facts.since_ms = self.0.real_ms(facts.since_ms);
+                    }
+                }
+            }
+            observation
+        })
+    }
+
+    fn apply<'a>(&'a self, action: &'a Action) -> Call<'a, Outcome> {
+        Box::pin(async move {
+            let id = action.id();
+            let world = self.0.world(&id.federation);
+            current(&world, &id.site, self.0.world_ms()).carry_out(action)
+        })
+    }
+}

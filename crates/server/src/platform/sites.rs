@@ -1,0 +1,115 @@
+//! Which driver makes things exist at a site, and what is known about them beside what the driver port tells.
+//!
+//! A new driver has its place here, and nowhere else in the platform.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use trellis_driver_local::{LocalDriver, LocalSettings};
+use trellis_plan::{Driver, ResourceId};
+use trellis_spec::{self as spec, Federation, Name};
+
+use super::shared::Bells;
+use super::simulated::{SimulatedDriver, SimulatedSites};
+use super::{PlatformSettings, StartError};
+
+/// Who makes things exist.
+#[derive(Debug, Clone, Default)]
+pub enum SiteDrivers {
+    /// The driver that each site names.
+    #[default]
+    Real,
+    /// All sites are simulated, whatever they name.
+    Simulated(Arc<SimulatedSites>),
+}
+
+pub struct Sites {
+    kind: Kind,
+}
+
+enum Kind {
+    Real { local: Arc<LocalDriver> },
+    Simulated(Arc<SimulatedDriver>),
+}
+
+impl Sites {
+    /// `bells` are rung when a driver notices something by itself.
+    pub fn open(settings: &PlatformSettings, bells: Arc<Bells>) -> Result<Sites, StartError> {
+        let kind = match &settings.sites {
+            SiteDrivers::Simulated(sites) => Kind::Simulated(Arc::new(SimulatedDriver(Arc::clone(sites)))),
+            SiteDrivers::Real => {
+                let local = LocalSettings { directory: settings.directory.clone(), program: settings.program.clone() };
+                let local = LocalDriver::open(local, Arc::new(move |federation| bells.ring(federation)))?;
+                Kind::Real { local: Arc::new(local) }
+            }
+        };
+        Ok(Sites { kind })
+    }
+
+    /// The drivers of a federation's sites, and of those that left its document while something may still be there.
+    pub fn drivers(
+        &self,
+        federation: Option<&Federation>,
+        remembered: &BTreeSet<Name>,
+    ) -> BTreeMap<Name, Arc<dyn Driver>> {
+        let named = federation.iter().flat_map(|federation| &federation.sites);
+        let named = named.filter_map(|site| Some((site.name.clone(), self.driver(&site.driver)?)));
+        // Documents that name drivers which are not here are refused, so that what was ever made was made by this one.
+        let left = remembered.iter().map(|site| (site.clone(), self.usual()));
+        let mut drivers: BTreeMap<Name, Arc<dyn Driver>> = left.collect();
+        drivers.extend(named);
+        drivers
+    }
+
+    /// Why nothing can be made at a site.
+    pub fn lacking(&self, site: &spec::Site) -> Option<String> {
+        let word = match &site.driver {
+            spec::Driver::Local { .. } => "local",
+            spec::Driver::OpenNebula { .. } => "opennebula",
+            spec::Driver::Kubernetes { .. } => "kubernetes",
+        };
+        let missing = self.driver(&site.driver).is_none();
+        missing.then(|| format!("site {} wants the driver {word}, which this program does not have", site.name))
+    }
+
+    fn driver(&self, driver: &spec::Driver) -> Option<Arc<dyn Driver>> {
+        match (&self.kind, driver) {
+            (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => Some(self.usual()),
+            (Kind::Real { .. }, spec::Driver::OpenNebula { .. } | spec::Driver::Kubernetes { .. }) => None,
+        }
+    }
+
+    fn usual(&self) -> Arc<dyn Driver> {
+        match &self.kind {
+            Kind::Real { local } => Arc::clone(local) as Arc<dyn Driver>,
+            Kind::Simulated(driver) => Arc::clone(driver) as Arc<dyn Driver>,
+        }
+    }
+
+    /// Where a part writes what it says; `None`: nowhere.
+    pub fn log_path(&self, id: &ResourceId) -> Option<PathBuf> {
+        match &self.kind {
+            Kind::Real { local } => Some(local.log_path(id)),
+            Kind::Simulated(_) => None,
+        }
+    }
+
+    /// The authorities that users of a federation must trust, as a file; `None`: those of the system.
+    pub fn trust_path(&self, federation: &Federation) -> Option<PathBuf> {
+        match (&self.kind, &federation.security.tls) {
+            (_, spec::Tls::Off) => None,
+            (_, spec::Tls::Files { trust, .. }) => Some(trust.clone()),
+            (Kind::Real { local }, spec::Tls::Auto) => local.trust_path(&federation.name),
+            (Kind::Simulated(_), spec::Tls::Auto) => None,
+        }
+    }
+
+    /// Where the SuperLink of a federation puts the token of its first administrator; `None`: it asks nobody who he is.
+    pub fn token_path(&self, federation: &Federation) -> Option<PathBuf> {
+        match &self.kind {
+            Kind::Real { local } => local.token_path(&federation.name),
+            Kind::Simulated(_) => None,
+        }
+    }
+}

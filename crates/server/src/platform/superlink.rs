@@ -1,0 +1,134 @@
+//! The SuperLink of a federation: where it is, how it is called, and what its refusals mean here.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use trellis_api::Connection;
+use trellis_client::{Error, Patience, Security, SuperLink, Target, Token, Trust};
+use trellis_spec::Tls;
+
+use super::Refusal;
+use super::sites::Sites;
+use super::view::View;
+
+/// It is near, and whoever asks waits.
+const CONNECT: Duration = Duration::from_secs(3);
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Everything that is needed to call it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    address: String,
+    plaintext: bool,
+    /// `None`: whom the system trusts.
+    trust: Option<PathBuf>,
+    /// Where the token of its first administrator is, if it asks who calls.
+    token: Option<PathBuf>,
+}
+
+impl Endpoint {
+    /// `None`: it was not seen to serve, or has no HTTP API.
+    pub fn of(sites: &Sites, view: &View) -> Option<Endpoint> {
+        let coordinator = view.coordinator().filter(|coordinator| coordinator.phase == "ready")?;
+        let federation = view.federation.as_deref()?;
+        Some(Endpoint {
+            address: coordinator.addresses.http.clone()?,
+            plaintext: federation.security.tls == Tls::Off,
+            trust: sites.trust_path(federation),
+            token: sites.token_path(federation),
+        })
+    }
+
+    pub fn superlink(&self) -> Result<SuperLink, Refusal> {
+        let broken =
+            |what: String| Refusal::Broken(format!("the SuperLink at {} cannot be called: {what}", self.address));
+        let (host, port) = split(&self.address).ok_or_else(|| broken("it has no port".to_owned()))?;
+        let security = match (&self.trust, self.plaintext) {
+            (_, true) => Security::Plaintext,
+            (Some(path), false) => Security::Tls(Trust::bundle(path).map_err(|error| broken(error.to_string()))?),
+            (None, false) => Security::Tls(Trust::system().map_err(|error| broken(error.to_string()))?),
+        };
+        // One that asks nobody who he is writes no token.
+        let token = self.token.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
+        let token = token.and_then(|text| Token::parse(&text).ok());
+        let patience = Patience { connect: CONNECT, answer: ANSWER, ..Patience::default() };
+        Ok(SuperLink::new(Target { host, port, security, token }).with_patience(patience))
+    }
+}
+
+/// Host, without brackets, and port.
+fn split(address: &str) -> Option<(String, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host.trim_start_matches('[').trim_end_matches(']').to_owned(), port.parse().ok()?))
+}
+
+/// The SuperLink of a federation, or why it cannot be called now.
+pub fn superlink(sites: &Sites, view: &View) -> Result<SuperLink, Refusal> {
+    match Endpoint::of(sites, view) {
+        Some(endpoint) => endpoint.superlink(),
+        None => Err(not_serving(view)),
+    }
+}
+
+fn not_serving(view: &View) -> Refusal {
+    let (name, message) = (&view.name, &view.summary.message);
+    match view.coordinator() {
+        Some(coordinator) if coordinator.phase == "ready" => Refusal::Refused(format!(
+            "the SuperLink of {name} has no HTTP API; use the command line of Flower, or a runtime from 1.37 on"
+        )),
+        Some(coordinator) if !coordinator.phase.is_empty() => {
+            Refusal::NotNow(format!("the coordinator of {name} is {}: {message}", coordinator.phase))
+        }
+        _ => Refusal::NotNow(format!("the coordinator of {name} is not there yet: {message}")),
+    }
+}
+
+/// What a call without a good answer means for who asked us.
+pub fn refusal(error: &Error) -> Refusal {
+    match error {
+        Error::Refused { detail, status, .. } if *status != 503 => Refusal::Refused(detail.clone()),
+        error if error.may_pass() => Refusal::NotNow(format!("the SuperLink does not answer: {error}")),
+        error => Refusal::Broken(format!("the SuperLink cannot be called: {error}")),
+    }
+}
+
+/// How users reach a federation.
+pub async fn connection(sites: &Sites, view: &View) -> Result<Connection, Refusal> {
+    let name = &view.name;
+    let coordinator = view.coordinator().filter(|coordinator| coordinator.addresses != Default::default());
+    let (Some(coordinator), Some(federation)) = (coordinator, &view.federation) else { return Err(not_serving(view)) };
+    let insecure = federation.security.tls == Tls::Off;
+    let path = sites.trust_path(federation).filter(|_| !insecure);
+    let root_certificates = match &path {
+        Some(path) => Some(tokio::fs::read_to_string(path).await.map_err(|error| {
+            Refusal::Broken(format!("the authorities of {name} in {} cannot be read: {error}", path.display()))
+        })?),
+        None => None,
+    };
+    let addresses = coordinator.addresses.clone();
+    Ok(Connection {
+        control: addresses.control,
+        http: addresses.http,
+        fleet: addresses.fleet,
+        insecure,
+        root_certificates,
+        root_certificates_path: path.map(|path| path.display().to_string()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for (address, expected) in [
+            ("127.0.0.1:9093", Some(("127.0.0.1", 9093))),
+            ("[::1]:80", Some(("::1", 80))),
+            ("link.example", None),
+            ("link.example:https", None),
+        ] {
+            assert_eq!(split(address), expected.map(|(host, port)| (host.to_owned(), port)), "{address}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What is known of each federation, in memory: reads are answered from here, and nobody is asked. What changes is told to
+//! whoever listens, in the order in which it was noted.
+//!
+//! Knows nothing of who finds these things out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tokio::sync::broadcast;
+use trellis_api::{Event, FederationDetail, FederationSummary, Node, NodeCounts, Run, State};
+use trellis_plan::{Millis, NodeStatus, Status};
+use trellis_registry::Entry;
+use trellis_spec::{Federation, Name};
+
+use super::book::RunBook;
+
+/// Events that a slow listener may be behind before it misses some.
+const MAX_EVENTS_BEHIND: usize = 1024;
+
+/// One federation. Cheap to clone.
+#[derive(Clone)]
+pub struct View {
+    pub name: Name,
+    /// Canonical YAML.
+    pub document: Arc<str>,
+    /// Of one that is leaving: the last document, if it can still be read.
+    pub federation: Option<Arc<Federation>>,
+    pub revision: u64,
+    pub changed_ms: Millis,
+    pub leaving: bool,
+    pub decided: Option<Decided>,
+    /// Why nobody looks after it.
+    pub trouble: Option<String>,
+    pub runs: Arc<RunBook>,
+    pub summary: Arc<FederationSummary>,
+}
+
+/// What was seen and decided last.
+#[derive(Clone, PartialEq)]
+pub struct Decided {
+    /// Without the nodes.
+    pub status: Arc<Status>,
+    pub nodes: Arc<Vec<Node>>,
+    /// Of the document for which it was decided, at least.
+    pub revision: u64,
+    /// Something may be there.
+    pub sites: Arc<BTreeSet<Name>>,
+}
+
+impl View {
+    pub fn new(entry: Entry) -> View {
+        let federation = match entry.wanted {
+            trellis_plan::Wanted::Federation(federation) => Some(federation),
+            trellis_plan::Wanted::Gone(_) => None,
+        };
+        let leaving = federation.is_none();
+        let last = || trellis_spec::read(&entry.document, entry.name.as_str()).ok()?.pop().map(Arc::new);
+        let mut view = View {
+            federation: federation.or_else(last),
+            document: entry.document.into(),
+            revision: entry.revision,
+            changed_ms: entry.changed_ms,
+            leaving,
+            decided: None,
+            trouble: None,
+            runs: Arc::default(),
+            summary: Arc::new(empty_summary(&entry.name)),
+            name: entry.name,
+        };
+        // What was told last may be of an earlier revision: it is shown, and counts for nothing.
+        view.decided = entry.status.map(|status| Decided::new(status, 0, BTreeSet::new()));
+        view.summary = Arc::new(view.summarize());
+        view
+    }
+
+    pub fn detail(&self) -> FederationDetail {
+        FederationDetail {
+            summary: FederationSummary::clone(&self.summary),
+            document: self.document.to_string(),
+            status: self.decided.as_ref().map(|decided| Status::clone(&decided.status)),
+        }
+    }
+
+    /// The coordinator serves, as far as anybody knows.
+    pub fn coordinator(&self) -> Option<&trellis_plan::CoordinatorStatus> {
+        self.decided.as_ref().map(|decided| &decided.status.coordinator)
+    }
+
+    fn summarize(&self) -> FederationSummary {
+        let (state, message) = self.state();
+        let federation = self.federation.as_deref();
+        let known = self.runs.active();
+        let active = known.or_else(|| self.coordinator().and_then(|coordinator| coordinator.runs));
+        FederationSummary {
+            name: self.name.to_string(),
+            state,
+            message,
+            revision: self.revision,
+            runtime: federation.map(|federation| federation.runtime.to_string()).unwrap_or_default(),
+            sites: federation.map_or(0, |federation| count(federation.sites.len())),
+            nodes: self.node_counts(),
+            active_runs: active,
+            changed_at: self.changed_ms as f64 / 1000.0,
+        }
+    }
+
+    fn state(&self) -> (State, String) {
+        if let Some(trouble) = &self.trouble {
+            return (State::Stalled, trouble.clone());
+        }
+        let Some(decided) = &self.decided else { return (State::New, "nobody has looked at it yet".to_owned()) };
+        let status = &decided.status;
+        let (state, condition) = match status {
+            status if status.stalled.met => (State::Stalled, &status.stalled),
+            status if status.reconciling.met => (State::Reconciling, &status.reconciling),
+            status if status.ready.met => (State::Ready, &status.ready),
+            status => (State::Reconciling, &status.ready),
+        };
+        match state {
+            _ if self.leaving => (State::Leaving, condition.message.clone()),
+            // What was decided is about an earlier document.
+            _ if decided.revision < self.revision => (State::Reconciling, "the document is new".to_owned()),
+            state => (state, condition.message.clone()),
+        }
+    }
+
+    fn node_counts(&self) -> NodeCounts {
+        let mut counts = NodeCounts::default();
+        if let Some(decided) = &self.decided {
+            for pool in &decided.status.pools {
+                counts.wanted += pool.wanted;
+                counts.present += pool.present;
+                counts.ready += pool.ready;
+                counts.busy += pool.busy;
+            }
+        }
+        match &self.federation {
+            Some(federation) if self.decided.is_none() => {
+                let wanted = federation.pools.iter().map(|pool| pool.count).sum();
+                NodeCounts { wanted, ..counts }
+            }
+            _ => counts,
+        }
+    }
+
+    /// Whether somebody who listens would see a difference.
+    fn differs(&self, other: &View) -> bool {
+        let told = |view: &View| {
+            let decided = view.decided.as_ref();
+            (decided.map(|decided| Arc::clone(&decided.status)), decided.map(|decided| Arc::clone(&decided.nodes)))
+        };
+        let ((status, nodes), (other_status, other_nodes)) = (told(self), told(other));
+        let same_status = match (&status, &other_status) {
+            // Another moment alone is no news.
+            (Some(status), Some(other)) => {
+                Arc::ptr_eq(status, other) || Status { at_ms: other.at_ms, ..Status::clone(status) } == **other
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        self.summary != other.summary || !same_status || nodes != other_nodes
+    }
+}
+
+impl Decided {
+    pub fn new(mut status: Status, revision: u64, sites: BTreeSet<Name>) -> Decided {
+        let mut nodes: Vec<Node> = std::mem::take(&mut status.nodes).into_iter().map(node).collect();
+        nodes.sort_by(|one, other| place(one).cmp(&place(other)));
+        Decided { status: Arc::new(status), nodes: Arc::new(nodes), revision, sites: Arc::new(sites) }
+    }
+}
+
+/// By pool and number: `a-2` comes before `a-10`.
+fn place(node: &Node) -> (&str, u32, &str) {
+    let index = node.name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
+    (&node.pool, index.unwrap_or(u32::MAX), &node.site)
+}
+
+fn node(status: NodeStatus) -> Node {
+    Node {
+        name: status.name,
+        pool: status.pool,
+        site: status.site,
+        id: status.id,
+        shard: status.shard,
+        wanted: status.wanted,
+        phase: status.phase,
+        why: status.why,
+        updated: status.updated,
+        busy: status.busy,
+        draining: status.draining,
+        version: status.version,
+        since_ms: status.since_ms,
+    }
+}
+
+fn empty_summary(name: &Name) -> FederationSummary {
+    FederationSummary {
+        name: name.to_string(),
+        state: State::New,
+        message: String::new(),
+        revision: 0,
+        runtime: String::new(),
+        sites: 0,
+        nodes: NodeCounts::default(),
+        active_runs: None,
+        changed_at: 0.0,
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// All of them.
+pub struct Views {
+    views: RwLock<BTreeMap<Name, View>>,
+    events: broadcast::Sender<Arc<Event>>,
+}
+
+impl Views {
+    pub fn new() -> Views {
+        Views { views: RwLock::default(), events: broadcast::channel(MAX_EVENTS_BEHIND).0 }
+    }
+
+    pub fn events(&self) -> broadcast::Receiver<Arc<Event>> {
+        self.events.subscribe()
+    }
+
+    pub fn get(&self, name: &Name) -> Option<View> {
+        self.read().get(name).cloned()
+    }
+
+    pub fn contains(&self, name: &Name) -> bool {
+        self.read().contains_key(name)
+    }
+
+    pub fn summaries(&self) -> Vec<Arc<FederationSummary>> {
+        self.read().values().map(|view| Arc::clone(&view.summary)).collect()
+    }
+
+    /// Puts a document in the place of an earlier one. What was decided for that one is still shown.
+    pub fn put(&self, entry: Entry) {
+        let mut view = View::new(entry);
+        let mut views = self.write();
+        match views.get(&view.name) {
+            // Of two changes at once the later may be noted first.
+            Some(before) if !before.leaving && before.revision > view.revision => return,
+            Some(before) if !before.leaving => {
+                view.decided = before.decided.clone();
+                view.runs = Arc::clone(&before.runs);
+                view.summary = Arc::new(view.summarize());
+            }
+            _ => {}
+        }
+        if views.get(&view.name).is_none_or(|before| view.differs(before)) {
+            self.tell(Event::Federation { federation: FederationSummary::clone(&view.summary) });
+        }
+        views.insert(view.name.clone(), view);
+    }
+
+    /// Notes what another controller keeps and tells.
+    pub fn follow(&self, entry: Entry) {
+        let followed = View::new(entry);
+        self.note(&followed.name.clone(), |view| {
+            let runs = Arc::clone(&view.runs);
+            *view = View { runs, ..followed };
+            if let Some(decided) = &mut view.decided {
+                decided.revision = view.revision;
+            }
+        });
+    }
+
+    /// Notes something about a federation, if it is still known.
+    pub fn note(&self, name: &Name, change: impl FnOnce(&mut View)) {
+        let mut views = self.write();
+        let Some(view) = views.get_mut(name) else { return };
+        let before = view.clone();
+        change(view);
+        view.summary = Arc::new(view.summarize());
+        if view.differs(&before) {
+            self.tell(Event::Federation { federation: FederationSummary::clone(&view.summary) });
+        }
+    }
+
+    /// Notes a run. One that is new, or in another state, is told of.
+    pub fn note_run(&self, name: &Name, run: Run) {
+        let mut news = None;
+        self.note(name, |view| {
+            news = Arc::make_mut(&mut view.runs).note(run);
+        });
+        if let Some(run) = news {
+            self.tell(Event::Run { run });
+        }
+    }
+
+    pub fn tell(&self, event: Event) {
+        // Nobody listens: nobody misses anything.
+        let _ = self.events.send(Arc::new(event));
+    }
+
+    /// Nothing of it is left. `false`: there is a new one of the same name already.
+    pub fn remove_left(&self, name: &Name) -> bool {
+        let mut views = self.write();
+        if views.get(name).is_some_and(|view| !view.leaving) {
+            return false;
+        }
+        if views.remove(name).is_some() {
+            self.tell(Event::Gone { federation: name.to_string() });
+        }
+        true
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Name, View>> {
+        self.views.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Name, View>> {
+        self.views.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

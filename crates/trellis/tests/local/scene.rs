@@ -1,0 +1,249 @@
+//! A home with a driver at work in it. Whatever the driver started ends with the test, also when that fails.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::sync::Notify;
+use trellis_driver_local::{LocalDriver, LocalSettings};
+use trellis_plan::{
+    Action, CoordinatorSpec, Desired, Driver, Facts, Millis, NodeSpec, Observation, Order, Outcome, Part, Phase,
+    ResourceId, Sighting, Spec, Verb,
+};
+use trellis_spec::{Endpoints, Isolation, Name, Persistence, Resources, Runtime, Tls};
+
+/// In the environment of all that a test starts.
+const TEST_VARIABLE: &str = "LOCAL_DRIVER_TEST";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks, where nobody wakes.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub struct Scene {
+    pub home: TempDir,
+    pub woken: Arc<Notify>,
+    driver: Option<Arc<LocalDriver>>,
+}
+
+impl Scene {
+    pub fn new() -> Scene {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let mut scene = Scene { home, woken: Arc::new(Notify::new()), driver: None };
+        scene.open();
+        scene
+    }
+
+    /// Opens a driver, after the one before it is gone.
+    pub fn open(&mut self) {
+        self.driver = None;
+        let woken = Arc::clone(&self.woken);
+        let wake = Arc::new(move |_: &Name| woken.notify_one());
+        let program = PathBuf::from(env!("CARGO_BIN_EXE_trellis"));
+        let settings = LocalSettings { directory: self.home.path().to_owned(), program };
+        self.driver = Some(Arc::new(LocalDriver::open(settings, wake).expect("a driver")));
+    }
+
+    /// The driver goes, and nothing else.
+    pub fn close(&mut self) {
+        self.driver = None;
+    }
+
+    pub fn driver(&self) -> &Arc<LocalDriver> {
+        self.driver.as_ref().expect("it is open")
+    }
+
+    pub async fn apply(&self, serial: u64, verb: Verb) -> Outcome {
+        self.driver().apply(&Action { order: Order { fence: 1, serial }, verb }).await
+    }
+
+    pub async fn make(&self, serial: u64, verb: Verb) {
+        let text = verb.to_string();
+        let outcome = self.apply(serial, verb).await;
+        assert!(matches!(outcome, Outcome::Done | Outcome::Started), "{text}: {outcome:?}");
+    }
+
+    pub async fn see(&self, id: &ResourceId) -> Sighting {
+        match self.driver().observe(&id.federation, &id.site).await {
+            Observation::Seen(seen) => seen.resources.get(id).cloned().unwrap_or(Sighting::Absent),
+            Observation::Unreachable { why } => panic!("{why}"),
+        }
+    }
+
+    /// Looks whenever the driver wakes its caller, and now and then, until it is so.
+    pub async fn until(&self, id: &ResourceId, is_so: impl Fn(&Sighting) -> bool) -> Sighting {
+        let mut last = Sighting::Absent;
+        let wait = async {
+            loop {
+                last = self.see(id).await;
+                if is_so(&last) {
+                    return;
+                }
+                let _ = tokio::time::timeout(LOOK, self.woken.notified()).await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, wait).await;
+        assert!(waited.is_ok(), "{id} stays {last:?}\n{}", self.log(id));
+        last
+    }
+
+    pub async fn until_ready(&self, id: &ResourceId) -> Facts {
+        let ready = |sighting: &Sighting| {
+            let phase = sighting.facts().map(|facts| &facts.phase);
+            assert!(!matches!(phase, Some(Phase::Failed { .. })), "{id}: {phase:?}");
+            phase == Some(&Phase::Ready)
+        };
+        self.until(id, ready).await.facts().cloned().expect("it is there")
+    }
+
+    pub async fn until_failed(&self, id: &ResourceId) -> String {
+        let is_failed = |sighting: &Sighting| failure(sighting).is_some();
+        failure(&self.until(id, is_failed).await).expect("it failed")
+    }
+
+    pub fn log(&self, id: &ResourceId) -> String {
+        std::fs::read_to_string(self.driver().log_path(id)).unwrap_or_default()
+    }
+
+    pub fn part(&self, id: &ResourceId) -> PathBuf {
+        let path = self.home.path().join("federations").join(id.federation.as_str());
+        path.join(id.site.as_str()).join(id.part.name())
+    }
+
+    pub fn record(&self, id: &ResourceId) -> Value {
+        let text = std::fs::read(self.part(id).join("record.json")).expect("a record");
+        serde_json::from_slice(&text).expect("JSON")
+    }
+
+    pub fn rewrite(&self, id: &ResourceId, change: impl Fn(&mut Value)) {
+        let mut record = self.record(id);
+        change(&mut record);
+        std::fs::write(self.part(id).join("record.json"), record.to_string()).expect("a file");
+    }
+
+    pub fn pid(&self, id: &ResourceId) -> u32 {
+        let pid = self.record(id)["processes"][0]["pid"].as_u64().expect("it was noted");
+        u32::try_from(pid).expect("a pid")
+    }
+
+    /// Something cheap that works: another number, another generation.
+    pub fn desired(&self, id: &ResourceId, superlink: &str, variant: u32) -> Desired {
+        let env = BTreeMap::from([
+            (TEST_VARIABLE.to_owned(), self.home.path().display().to_string()),
+            ("VARIANT".to_owned(), variant.to_string()),
+        ]);
+        let spec = match &id.part {
+            Part::Coordinator => Spec::Coordinator(CoordinatorSpec { env, ..coordinator() }),
+            Part::Node(key) => Spec::Node(NodeSpec { env, shard: key.index, ..node(superlink) }),
+        };
+        Desired::new(id.clone(), spec)
+    }
+
+    pub fn create(&self, id: &ResourceId) -> Verb {
+        Verb::Create(self.desired(id, "", 0))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        self.driver = None;
+        for pid in with_variable(TEST_VARIABLE, &self.home.path().display().to_string()) {
+            kill(pid);
+        }
+    }
+}
+
+/// Processes with a variable of this value.
+pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
+    let entry = format!("{name}={value}");
+    let processes = std::fs::read_dir("/proc").expect("Linux").flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    let has_it = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
+    };
+    pids.filter(has_it).collect()
+}
+
+pub fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().expect("a pid")).expect("a pid");
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
+pub fn failure(sighting: &Sighting) -> Option<String> {
+    match sighting.facts().map(|facts| &facts.phase) {
+        Some(Phase::Failed { why }) => Some(why.clone()),
+        _ => None,
+    }
+}
+
+pub fn id(text: &str) -> ResourceId {
+    ResourceId::try_from(text.to_owned()).expect("an id")
+}
+
+pub fn restart(desired: &Desired, instance: u64) -> Verb {
+    Verb::Restart { id: desired.id.clone(), generation: desired.generation, instance }
+}
+
+pub fn coordinator() -> CoordinatorSpec {
+    CoordinatorSpec {
+        runtime: Runtime::Trellis,
+        program: Some("test".to_owned()),
+        image: None,
+        containers: Some(trellis_spec::Containers::No),
+        endpoints: Endpoints::default(),
+        persistence: Persistence::Disk { path: None, size_bytes: None },
+        isolation: Isolation::Subprocess,
+        resources: Resources::default(),
+        env: BTreeMap::new(),
+        python: None,
+        extra_args: Vec::new(),
+        tls: Tls::Off,
+        node_auth: false,
+        metrics: false,
+        json_logs: false,
+    }
+}
+
+pub fn node(superlink: &str) -> NodeSpec {
+    NodeSpec {
+        runtime: Runtime::Trellis,
+        program: Some("test".to_owned()),
+        image: None,
+        containers: Some(trellis_spec::Containers::No),
+        framework: None,
+        client_app: Some("native:echo".to_owned()),
+        isolation: Isolation::Subprocess,
+        resources: Resources::default(),
+        gpu: None,
+        shard: 0,
+        shards: 4,
+        node_config: BTreeMap::new(),
+        env: BTreeMap::new(),
+        python: None,
+        extra_args: Vec::new(),
+        coordinator: superlink.to_owned(),
+        tls: Tls::Off,
+        node_auth: false,
+        metrics: false,
+        json_logs: false,
+    }
+}
+
+pub struct RealClock;
+
+impl trellis_plan::Clock for RealClock {
+    fn now_ms(&self) -> Millis {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        Millis::try_from(since.as_millis()).expect("before the end of time")
+    }
+
+    fn sleep_until(&self, at_ms: Millis) -> trellis_plan::Call<'_, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(at_ms.saturating_sub(self.now_ms()))))
+    }
+
+    fn woken(&self) -> trellis_plan::Call<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
