@@ -115,7 +115,16 @@ pub fn run(args: &UpArgs) -> ExitCode {
 async fn up(args: &UpArgs) -> Result<ExitCode, Trouble> {
     let document = document::document(args)?;
     let mut signals = listen()?;
-    let found = server(&args.server).await?;
+    let found = tokio::select! {
+        found = server(&args.server) => found?,
+        (_, number) = signals.next() => {
+            // Who would use it has left.
+            if let Some(home) = Home::find(None).filter(|_| !args.server.is_given()) {
+                keep::end(&home).await.map_err(|why| Trouble::failed(why, None))?;
+            }
+            return Ok(by_signal(number));
+        }
+    };
     let (client, home, name) = (&found.client, found.home.as_ref(), document.name.as_str());
     let known = client.federations().await?;
     let ours = !known.iter().any(|federation| federation.name == name);
