@@ -20,7 +20,7 @@ pytestmark = pytest.mark.trellis_only
 def person(workspace):
     def make(version: str, app: str = "faulty") -> Person:
         try:
-            return Person(workspace, flower(version), workspace.copy_app(APPS / app, f"{app}-{version}"))
+            return Person(workspace, flower(version), workspace.copy_app(APPS / app, f"{app}-of-a-person"))
         except CannotBeHad as why:
             pytest.skip(str(why))
 
@@ -82,7 +82,7 @@ def test_a_file_that_flwr_rewrote_is_known_again(federation, person):
     someone = person("1.42")
     assert someone.connect(NAME, fed.superlink).code == 0
     with someone.pyproject.open("a") as app:
-        app.write('\n[tool.flwr.federations.other]\naddress = "127.0.0.1:1"\n')
+        app.write('\n[tool.flwr.federations]\ndefault = "other"\nother.address = "127.0.0.1:1"\n')
     ran = someone.flwr("run", ".", NAME, "--stream")
     assert ran.code == 0, ran.text
     assert "#" not in someone.config.read_text()
@@ -91,3 +91,15 @@ def test_a_file_that_flwr_rewrote_is_known_again(federation, person):
 
     left = someone.config.read_text()
     assert "[superlink.other]" in left and f"[superlink.{NAME}]" not in left
+
+
+def test_an_app_of_1_25_goes_on_with_a_newer_flower(federation, person):
+    """What was written into the app for 1.25 is something that later ones can move."""
+    fed = federation(security=TLS, app="faulty", nodes=0, runtime="1.42").start()
+    old = person("1.25")
+    assert old.connect(NAME, fed.superlink).code == 0
+    new = Person(old.workspace, flower("1.42"), old.app)
+
+    ran = new.flwr("run", ".", NAME, "--stream")
+
+    assert ran.code == 0 and "faulty: nothing to do" in ran.text, ran.text

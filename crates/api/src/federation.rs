@@ -1,6 +1,7 @@
 //! Federations, their nodes, and how to reach them.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 use trellis_plan::Status;
 use utoipa::ToSchema;
 
@@ -61,7 +62,18 @@ pub struct FederationDetail {
 #[serde(deny_unknown_fields)]
 pub struct Pool {
     #[schema(maximum = 100000)]
+    #[serde(deserialize_with = "whole")]
     pub count: u32,
+}
+
+/// To JSON, 4.0 is the same as 4.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = f64::deserialize(deserializer)?;
+    let whole = number as u32;
+    if f64::from(whole) == number {
+        return Ok(whole);
+    }
+    Err(D::Error::invalid_value(Unexpected::Float(number), &"a whole number that is not negative"))
 }
 
 /// A node, as the plan and the SuperLink know it.

@@ -21,7 +21,6 @@ const INSECURE: &str = "insecure";
 /// Of the official command, in its home.
 const CONFIG_FILE: &str = "config.toml";
 const IN_HOME: [&str; 1] = ["superlink"];
-const IN_APP: [&str; 3] = ["tool", "flwr", "federations"];
 /// The key beside connections that names one of them.
 const DEFAULT: &str = "default";
 /// Above what we put into a file that was not there.
@@ -125,7 +124,8 @@ pub fn write(
     let config = config_file(home_of_flwr)?;
     let mut changes = vec![put(&config, &Wish { parent: &IN_HOME, name, values: values.clone() })];
     if let Some(app) = app_dir {
-        changes.push(put(&app.join(app::PYPROJECT), &Wish { parent: &IN_APP, name, values }));
+        let path = app.join(app::PYPROJECT);
+        changes.push(put(&path, &app::wish(&path, name, values)));
     }
     Ok(Written { name: name.to_owned(), changes })
 }
@@ -145,7 +145,8 @@ pub fn remove(
     let config = config_file(home_of_flwr)?;
     let mut changes = vec![take(&config, &Wish { parent: &IN_HOME, name, values: values.clone() })];
     if let Some(app) = app_dir {
-        changes.push(take(&app.join(app::PYPROJECT), &Wish { parent: &IN_APP, name, values }));
+        let path = app.join(app::PYPROJECT);
+        changes.push(take(&path, &app::wish(&path, name, values)));
     }
     Ok(Written { name: name.to_owned(), changes })
 }

@@ -7,6 +7,7 @@ mod apply;
 mod audit;
 mod connect;
 mod detached;
+mod doctor;
 mod documents;
 mod down;
 mod duration;
@@ -36,6 +37,7 @@ mod status;
 mod superlink;
 mod supernode;
 mod token;
+mod top;
 mod up;
 mod whoami;
 
@@ -110,6 +112,8 @@ enum Command {
     Login(login::LoginArgs),
     Whoami(whoami::WhoamiArgs),
     Connect(connect::ConnectArgs),
+    Doctor(doctor::DoctorArgs),
+    Top(top::TopArgs),
     Schema(schema::SchemaArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
@@ -179,6 +183,8 @@ impl Command {
             Command::Login(args) => login::run(&args),
             Command::Whoami(args) => whoami::run(&args),
             Command::Connect(args) => connect::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Schema(args) => schema::run(&args),
             Command::Completions { shell } => print_completions(shell),
         }

@@ -153,7 +153,8 @@ fn table(nodes: &[Node], now: f64) -> Table {
         column("SINCE", false),
     ]);
     for node in nodes {
-        let tone = match node.status.as_str() {
+        let status = if node.draining { "draining" } else { &node.status };
+        let tone = match status {
             "online" => Tone::Good,
             "offline" => Tone::Bad,
             "unregistered" => Tone::Quiet,
@@ -162,7 +163,7 @@ fn table(nodes: &[Node], now: f64) -> Table {
         table.row([
             node.id.as_str().into(),
             node.name.as_str().into(),
-            Cell::new(&node.status, tone),
+            Cell::new(status, tone),
             node.client.as_str().into(),
             node.owner.as_str().into(),
             since(node).map_or_else(String::new, |then| age(now, then)).into(),
@@ -203,6 +204,7 @@ mod tests {
                 name: String::new(),
                 location: String::new(),
                 status: status.to_owned(),
+                draining: false,
                 client: String::new(),
                 owner: String::new(),
                 registered_at: 10.0,

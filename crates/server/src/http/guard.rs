@@ -179,3 +179,16 @@ pub fn only_read(method: &Method) -> Response {
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer_without_details() {
+        let response = carefully(async { panic!("the secret reason") }).await;
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        assert!(!String::from_utf8_lossy(&body).contains("secret"));
+    }
+}

@@ -25,7 +25,7 @@ impl Form {
         match self {
             Form::Number { least, most } => json!({"type": "integer", "minimum": least, "maximum": most}),
             Form::Flag => json!({"type": "boolean"}),
-            Form::Text { pattern, longest, .. } => json!({"type": "string", "pattern": pattern, "maxLength": longest}),
+            Form::Text { pattern, .. } => json!({"type": "string", "pattern": pattern}),
         }
     }
 

@@ -106,12 +106,25 @@ fn which_apps_are_touched() {
 #[test]
 fn an_app_is_written_too_and_keeps_its_file() {
     let home = tempfile::tempdir().unwrap();
+    let (here, ca) = (Some(home.path()), Some(Path::new("/ca.crt")));
     let app = home.path().join("pyproject.toml");
-    fs::write(&app, "[tool.flwr.app]\npublisher = 'x'\n").unwrap();
-    let written =
-        write(Some(home.path()), Some(home.path()), "lab", &connection(), Some(Path::new("/ca.crt"))).unwrap();
-    assert_eq!(done(&written), [&Done::Added, &Done::Added]);
-    assert!(fs::read_to_string(&app).unwrap().contains("[tool.flwr.federations.lab]"));
-    remove(Some(home.path()), Some(home.path()), "lab", None).unwrap();
-    assert_eq!(fs::read_to_string(&app).unwrap(), "[tool.flwr.app]\npublisher = 'x'\n");
+    let bare = "[tool.flwr.app]\npublisher = 'x'\n";
+    let own = format!("{bare}\n[tool.flwr.federations]\ndefault = 'far'\n[tool.flwr.federations.far]\naddress = 'x'\n");
+    for (before, ours) in [
+        (bare, "[tool.flwr.federations]\ndefault = \"lab\"\nlab = { address = \"127.0.0.1:8000\""),
+        (own.as_str(), "[tool.flwr.federations.lab]\naddress = \"127.0.0.1:8000\"\n"),
+    ] {
+        fs::write(&app, before).unwrap();
+        write(here, here, "lab", &connection(), ca).unwrap();
+        let text = fs::read_to_string(&app).unwrap();
+        assert!(text.starts_with(before) && text.contains(ours), "{text}");
+        let moved = Connection { http: Some("127.0.0.1:7000".to_owned()), ..connection() };
+        assert_eq!(done(&write(here, here, "lab", &moved, ca).unwrap()), [&Done::Changed, &Done::Changed]);
+        assert_eq!(done(&write(here, here, "lab", &moved, ca).unwrap()), [&Done::Unchanged, &Done::Unchanged]);
+        assert_eq!(done(&write(here, here, "ward", &moved, ca).unwrap()), [&Done::Added, &Done::Added]);
+        for name in ["ward", "lab"] {
+            assert_eq!(done(&remove(here, here, name, None).unwrap()), [&Done::Removed, &Done::Removed]);
+        }
+        assert_eq!(fs::read_to_string(&app).unwrap(), before);
+    }
 }

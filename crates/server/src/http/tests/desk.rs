@@ -26,7 +26,7 @@ use crate::platform::{Platform, PlatformSettings, SimulatedSites, SiteDrivers};
 const SPEED: u32 = 1000;
 
 pub struct Desk {
-    pub home: tempfile::TempDir,
+    _home: tempfile::TempDir,
     pub api: Arc<Api>,
     pub stop: CancellationToken,
     service: TowerToHyperService<axum::Router>,
@@ -49,7 +49,7 @@ impl Desk {
         let stop = CancellationToken::new();
         let hosts = Hosts::new("127.0.0.1".parse().expect("an address"), &[]);
         let api = Api::new(platform, hosts, limits, stop.clone());
-        let desk = Desk { home, service: TowerToHyperService::new(router(Arc::clone(&api))), api, stop };
+        let desk = Desk { _home: home, service: TowerToHyperService::new(router(Arc::clone(&api))), api, stop };
         for role in Role::ALL {
             desk.issue(role.name(), role, None).await;
         }

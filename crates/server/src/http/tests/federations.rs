@@ -77,13 +77,14 @@ async fn a_plan_keeps_nothing() {
 #[tokio::test]
 async fn everything_that_is_wrong_with_a_document_has_its_place() {
     let desk = Desk::new().await;
-    let bad = document("lab", 2).replace("nodes: 2", "nodez: 2\n  pool: []");
+    let bad = document("lab", 2) + "  nodez: 2\n  pool: []\n";
     let told = desk.put(Method::PUT, "/federations/lab", YAML, bad).await;
     assert_eq!(told.word(), "invalid");
     let problems = told.json()["problems"].clone();
     assert_eq!(problems.as_array().unwrap().len(), 2, "{problems}");
-    assert_eq!((&problems[0]["line"], &problems[1]["line"]), (&Value::from(5), &Value::from(6)));
-    let json = r#"{"apiVersion": "trellis.dev/v1", "kind": "Federation", "metadata": {"name": "lab"}, "spec": {}}"#;
+    assert_eq!((&problems[0]["line"], &problems[1]["line"]), (&Value::from(6), &Value::from(7)));
+    let json =
+        r#"{"apiVersion": "trellis.dev/v1", "kind": "Federation", "metadata": {"name": "lab"}, "spec": {"nodes": 1}}"#;
     let told = desk.put(Method::POST, "/plan", "application/json", json).await;
     assert_eq!(told.status, StatusCode::OK, "JSON is as good: {:?}", told.body);
 }

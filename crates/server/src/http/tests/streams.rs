@@ -15,7 +15,11 @@ use crate::http::access::now_ms;
 const END_LIMIT: Duration = Duration::from_secs(10);
 
 async fn open(desk: &Desk, token: &str) -> BodyDataStream {
-    let response = desk.send(ask(Method::GET, "/events", token).body(Body::empty()).unwrap()).await;
+    open_at(desk, "/events", token).await
+}
+
+async fn open_at(desk: &Desk, path: &str, token: &str) -> BodyDataStream {
+    let response = desk.send(ask(Method::GET, path, token).body(Body::empty()).unwrap()).await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let mut stream = response.into_body().into_data_stream();
@@ -58,10 +62,26 @@ async fn a_stream_ends_when_its_token_expires() {
 }
 
 #[tokio::test]
+async fn only_what_was_asked_for_is_told() {
+    let desk = Desk::new().await;
+    let mut stream = open_at(&desk, "/events?federation=b", "viewer").await;
+    for name in ["a", "b"] {
+        let document =
+            format!("apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {{name: {name}}}\nspec: {{nodes: 1}}\n");
+        desk.put(Method::PUT, &format!("/federations/{name}"), "application/yaml", document).await;
+    }
+    let next = tokio::time::timeout(END_LIMIT, stream.next()).await.expect("an event").unwrap().unwrap();
+    let next = String::from_utf8(next.to_vec()).unwrap();
+    let (kind, data) = next.strip_prefix("event: ").and_then(|rest| rest.split_once("\ndata: ")).expect("an event");
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!((kind, data["federation"]["name"].as_str()), ("federation", Some("b")));
+}
+
+#[tokio::test]
 async fn there_are_so_many_streams_and_no_more() {
     let desk = Desk::with(Limits { event_streams: 1, ..Limits::default() }).await;
     let first = open(&desk, "viewer").await;
     assert_eq!(desk.get("/events").await.word(), "busy");
     drop(first);
-    open(&desk, "viewer").await;
+    drop(open(&desk, "viewer").await);
 }
