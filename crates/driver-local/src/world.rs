@@ -72,7 +72,8 @@ impl World {
         let mut claims = locked(&self.claims);
         let others = || claims.iter().filter(|(other, _)| *other != id).map(|(_, claim)| claim);
         let taken: BTreeSet<u16> = others().flat_map(|claim| ports::list(&claim.ports)).collect();
-        let ports = ports::assign(id, spec, had.ports, listen, &taken).map_err(|problems| problems.join("; "))?;
+        let ports = ports::assign(&self.home.hash(), id, spec, had.ports, listen, &taken)
+            .map_err(|problems| problems.join("; "))?;
         let taken: BTreeSet<u32> = others().flat_map(|claim| claim.gpus.iter().copied()).collect();
         let gpus = match gpu(spec) {
             None => Vec::new(),
