@@ -49,12 +49,14 @@ impl World {
         locked(&self.parts).insert(part.id.clone(), Arc::clone(part));
     }
 
-    /// `true`: it was the last of its federation.
-    pub fn remove(&self, id: &ResourceId) -> bool {
+    pub fn remove(&self, id: &ResourceId) {
         locked(&self.claims).remove(id);
-        let mut parts = locked(&self.parts);
-        parts.remove(id);
-        !parts.keys().any(|other| other.federation == id.federation)
+        locked(&self.parts).remove(id);
+    }
+
+    /// Nothing else of its federation is there.
+    pub fn is_last(&self, id: &ResourceId) -> bool {
+        !locked(&self.parts).keys().any(|other| other.federation == id.federation && other != id)
     }
 
     pub fn parts(&self, is_wanted: impl Fn(&ResourceId) -> bool) -> Vec<Arc<Part>> {
