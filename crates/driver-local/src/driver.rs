@@ -31,6 +31,9 @@ const ASKED_AT_ONCE: usize = 64;
 /// Certificates are looked at so often; each is renewed when a third of its time is left.
 const RENEWAL: Duration = Duration::from_secs(3600);
 
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
 #[derive(Debug, Clone)]
 pub struct LocalSettings {
     /// The home of the control plane.
@@ -71,7 +74,7 @@ impl LocalDriver {
         let home = Home::new(directory.canonicalize().map_err(failed(directory))?);
         disk::make_directory(&home.federations()).map_err(failed(directory))?;
         let lock = File::create(home.lock()).map_err(failed(directory))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !take(&lock) {
             return Err(OpenError::InUse { path: settings.directory });
         }
         let marked = scan(&home.hash()).map_err(|source| OpenError::Processes { source })?;
@@ -321,6 +324,17 @@ impl Driver for LocalDriver {
             outcome.unwrap_or_else(|error| Outcome::Failed { why: error.to_string() })
         })
     }
+}
+
+/// What a driver was starting when it ended may hold its lock for a moment: until it has become its own program.
+fn take(lock: &File) -> bool {
+    for _ in 0..LOCK_TRIES {
+        if flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    false
 }
 
 /// Whether the kernel can hold processes to limits. Nodes find out whether they may use it.
