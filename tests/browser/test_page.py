@@ -91,6 +91,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
             "url": server.url,
             "tokens": roles | {"admin": server.token},
             "federation": FEDERATION,
+            "home": str(platform.home),
             "pictures": str(REPOSITORY / "docs" / "images"),
             "broken": str(workspace.logs),
         }
