@@ -11,10 +11,10 @@ use futures_util::{StreamExt, stream};
 use rustix::fs::{FlockOperation, flock};
 use tokio::task::JoinSet;
 use trellis_plan::{
-    Action, Call, Capabilities, Desired, Driver, Observation, Offer, Order, Outcome, ResourceId, Seen, Sighting, Spec,
-    Verb,
+    Action, Call, Capabilities, CoordinatorSpec, Desired, Driver, Observation, Offer, Order, Outcome, ResourceId, Seen,
+    Sighting, Spec, Verb,
 };
-use trellis_spec::{Name, Tls};
+use trellis_spec::{Name, Persistence, Tls};
 
 use crate::home::Home;
 use crate::mark::{Marked, scan};
@@ -101,9 +101,12 @@ impl LocalDriver {
 
     /// The token of the SuperLink's first admin, where it asks who calls.
     pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
-        let coordinator = self.world.coordinator(federation)?;
-        let path = self.world.home.state(&coordinator.id).join("admin.token");
-        path.exists().then_some(path)
+        let desired = self.coordinator(federation)?;
+        let directory = match desired.spec {
+            Spec::Coordinator(CoordinatorSpec { persistence: Persistence::Disk { path: Some(path), .. }, .. }) => path,
+            _ => self.world.home.state(&desired.id),
+        };
+        Some(directory.join("admin.token")).filter(|path| path.exists())
     }
 
     /// Where models of native runs are. They stay when the federation goes.

@@ -98,14 +98,15 @@ pub async fn quietly(client: &Client, name: &str, home: Option<&Home>) {
     let connection = client.connection(name).await.ok();
     let runs = client.newest_runs(name, RUNS_TO_STOP).await.unwrap_or_default();
     stop_runs(client, name, &runs).await;
-    let deleted = client.delete(name).await;
-    let gone = match deleted {
-        Err(error) if CallError::is_not_found(&error) => Ok(()),
+    let gone = match client.delete(name).await {
+        // Nothing of it was made.
+        Err(error) if CallError::is_not_found(&error) => Ok(false),
         Err(error) => Err(Trouble::from(error)),
-        Ok(()) => until_gone(client, name, &mut Progress::new()).await,
+        Ok(()) => until_gone(client, name, &mut Progress::new()).await.map(|()| true),
     };
     match gone {
-        Ok(()) => {
+        Ok(false) => {}
+        Ok(true) => {
             forget(name, connection.as_ref());
             remark(&format!("{name} is down"));
         }
