@@ -148,7 +148,6 @@ pub static ROUTES: &[Route] = &[
         ],
         refuses: &[Kind::CONFLICT, Kind::CHANGED],
         handler: answered_by!(federations::apply),
-        ..PLAIN
     },
     Route {
         method: Method::DELETE,
