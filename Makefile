@@ -21,7 +21,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: release ## our SuperLink, five of our SuperNodes and a training, live (some seconds once built)
+demo: release ## a SuperLink and four SuperNodes with TLS train a network before your eyes (under a minute once built)
+	@TRELLIS_HOME=$$(mktemp -d -t trellis-demo-XXXXXX) $(RELEASE_BIN) up --demo $(ARGS)
+
+.PHONY: demo-flower
+demo-flower: release ## the same with an unmodified Flower app, sent by the official `flwr run`
 	@TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) demo/run.py $(ARGS)
 
 .PHONY: test
@@ -66,6 +70,10 @@ bench: release ## measure SuperLinks, whole rounds and aggregation, beside the o
 fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
 	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
+
+.PHONY: web
+web: ## build the page anew into web/dist, which is checked in (needs Node and an npm registry; cargo build needs neither)
+	cd web && npm ci && npm run check && npm run build
 
 .PHONY: release
 release: ## build the binary as it is shipped

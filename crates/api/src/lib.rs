@@ -2,8 +2,9 @@
 //! and everybody else. The page has the same shapes from the OpenAPI document.
 //!
 //! Ids of runs and nodes are text, since 64 bits do not fit a JSON number. Times are seconds since 1970, unless a name ends
-//! with `_ms`. Knows nothing of how a call travels.
+//! with `_ms`. How a call travels is known in [`Client`] alone.
 
+mod client;
 mod event;
 mod federation;
 mod list;
@@ -12,6 +13,7 @@ mod problem;
 mod run;
 mod token;
 
+pub use client::{Applied, CallError, Client, Events, Expected};
 pub use event::Event;
 pub use federation::{Connection, FederationDetail, FederationSummary, Node, NodeCounts, Pool, State};
 pub use list::{MAX_PAGE, Page, USUAL_PAGE};

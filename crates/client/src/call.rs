@@ -36,6 +36,7 @@ calls! {
     RevokeNode = "revoke-node" -> Done;
     CreateJoinToken = "create-join-token" -> NewToken;
     Join = "join" -> Joined;
+    DescribeNode = "describe-node" -> Done;
     CreateAccount = "create-account" -> NewAccount;
     ListAccounts = "list-accounts" -> Accounts;
     SetRole = "set-role" -> Done;
@@ -67,6 +68,9 @@ pub struct Node {
     pub location: String,
     /// `registered`, `online`, `offline` or `unregistered`.
     pub status: String,
+    /// It takes no new work.
+    #[serde(default)]
+    pub draining: bool,
     /// Transport and version of Flower it speaks: `http 1.42.0`; without the version where none was announced.
     pub client: String,
     pub owner: String,
@@ -113,6 +117,17 @@ pub struct Join {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Joined {
     pub node_id: String,
+}
+
+/// What a node says of itself beyond Flower's own calls; the call must be signed with its key. What is left out stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DescribeNode {
+    pub node_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// It takes no new work, and is not to be chosen for any. Forgotten when the SuperLink or the node starts anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub draining: Option<bool>,
 }
 
 /// What an account may do: each role may do all that the ones before it may.

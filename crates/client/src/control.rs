@@ -1,65 +1,119 @@
-//! Runs, as people start, follow and stop them: Flower's Control API, over HTTP; and as those take them who carry them out.
-//! What is in a run is not known here.
+//! Runs, as people start, follow and stop them, and the nodes that they see: Flower's Control API, over HTTP or gRPC; and runs
+//! as those take them who carry them out. What is in a run is not known here.
 
 use std::collections::HashMap;
 
-use bytes::{Buf, BytesMut};
-use http_body_util::BodyExt;
 use prost::Message as _;
 use trellis_wire::proto;
 
 use crate::error::Error;
-use crate::exchange::{Coming, failed};
+use crate::fleet::Transport;
+use crate::pieces::{Broken, Pieces};
 use crate::superlink::SuperLink;
 use crate::target::Token;
 
-const CONTROL: &str = "control";
-const STREAM_LOGS: &str = "stream-logs";
-/// Far more than a SuperLink puts into one answer.
-const MAX_FRAME_BYTES: usize = 16 << 20;
-const LENGTH_BYTES: usize = 4;
+/// What releases up to 1.25 call the federation that everybody is in, and must be told. Later ones need no name.
+const OLD_FEDERATION: &str = "default";
+
+/// One call, as either transport has it.
+#[derive(Debug)]
+pub(crate) struct Rpc {
+    pub name: &'static str,
+    pub http: &'static str,
+    pub grpc: &'static str,
+}
+
+macro_rules! rpcs {
+    ($($constant:ident = $service:literal $name:literal $api:literal $kebab:literal;)*) => {
+        $(const $constant: &Rpc = &Rpc {
+            name: $kebab,
+            http: concat!("/v1/", $api, "/", $kebab),
+            grpc: concat!("/flwr.proto.", $service, "/", $name),
+        };)*
+    };
+}
+
+rpcs! {
+    START_RUN = "Control" "StartRun" "control" "start-run";
+    STOP_RUN = "Control" "StopRun" "control" "stop-run";
+    LIST_RUNS = "Control" "ListRuns" "control" "list-runs";
+    STREAM_LOGS = "Control" "StreamLogs" "control" "stream-logs";
+    LIST_NODES = "Control" "ListNodes" "control" "list-nodes";
+    REGISTER_NODE = "Control" "RegisterNode" "control" "register-node";
+    UNREGISTER_NODE = "Control" "UnregisterNode" "control" "unregister-node";
+    LIST_FEDERATIONS = "Control" "ListFederations" "control" "list-federations";
+    ACQUIRE_TASK = "Runtime" "AcquireTask" "runtime" "acquire-task";
+}
 
 impl SuperLink {
     /// Starts a run, and gives its id. The values replace those in the configuration of the app.
     pub async fn start_run(&self, fab: proto::Fab, values: HashMap<String, proto::Scalar>) -> Result<u64, Error> {
-        let values = values.into_iter().collect();
-        let question = proto::StartRunRequest { fab: Some(fab), override_config: values, ..Default::default() };
-        let answer: proto::StartRunResponse = self.flower(CONTROL, "start-run", &question).await?;
-        answer.run_id.ok_or_else(|| Error::Refused {
-            endpoint: self.endpoint(),
-            call: "start-run",
-            status: 200,
-            detail: "it started no run; its log says why".to_owned(),
-        })
+        let question = proto::StartRunRequest {
+            fab: Some(fab),
+            override_config: values.into_iter().collect(),
+            federation: self.usual_federation().await?,
+            ..Default::default()
+        };
+        let answer: proto::StartRunResponse = self.flower(START_RUN, &question).await?;
+        answer.run_id.ok_or_else(|| self.refusal(START_RUN, "it started no run; its log says why".to_owned()))
+    }
+
+    /// What must be said of the federation of a run. Only old releases must be asked: they have nothing but gRPC.
+    async fn usual_federation(&self) -> Result<String, Error> {
+        if self.transport() == Transport::Http {
+            return Ok(String::new());
+        }
+        let question = proto::ListFederationsRequest {};
+        let answer: proto::ListFederationsResponse = self.flower(LIST_FEDERATIONS, &question).await?;
+        let is_old = answer.federations.iter().any(|federation| federation.name == OLD_FEDERATION);
+        Ok(if is_old { OLD_FEDERATION.to_owned() } else { String::new() })
     }
 
     /// Stops a run that is not over yet.
     pub async fn stop_run(&self, run: u64) -> Result<(), Error> {
-        let answer: proto::StopRunResponse =
-            self.flower(CONTROL, "stop-run", &proto::StopRunRequest { run_id: run }).await?;
+        let answer: proto::StopRunResponse = self.flower(STOP_RUN, &proto::StopRunRequest { run_id: run }).await?;
         match answer.success {
             true => Ok(()),
-            false => Err(Error::Refused {
-                endpoint: self.endpoint(),
-                call: "stop-run",
-                status: 200,
-                detail: format!("run {run} could not be stopped"),
-            }),
+            false => Err(self.refusal(STOP_RUN, format!("run {run} could not be stopped"))),
         }
+    }
+
+    fn refusal(&self, rpc: &Rpc, detail: String) -> Error {
+        Error::Refused { endpoint: self.endpoint(), call: rpc.name, status: 200, detail }
     }
 
     /// The run with this id, or all of them.
     pub async fn list_runs(&self, run: Option<u64>) -> Result<Vec<proto::Run>, Error> {
         let question = proto::ListRunsRequest { run_id: run, ..Default::default() };
-        let answer: proto::ListRunsResponse = self.flower(CONTROL, "list-runs", &question).await?;
+        let answer: proto::ListRunsResponse = self.flower(LIST_RUNS, &question).await?;
         Ok(answer.run_dict.into_values().collect())
+    }
+
+    /// All nodes that are not unregistered, as Flower tells of them. Ours tells more: [`crate::ListNodes`].
+    pub async fn list_nodes(&self) -> Result<Vec<proto::NodeInfo>, Error> {
+        let answer: proto::ListNodesResponse = self.flower(LIST_NODES, &proto::ListNodesRequest {}).await?;
+        Ok(answer.nodes_info)
+    }
+
+    /// Makes a node's key known (PEM), and gives the id that the node will have.
+    pub async fn register_node(&self, public_key: &str) -> Result<u64, Error> {
+        let public_key = public_key.as_bytes().to_vec();
+        let question = proto::RegisterNodeRequest { public_key: public_key.into(), ..Default::default() };
+        let answer: proto::RegisterNodeResponse = self.flower(REGISTER_NODE, &question).await?;
+        answer.node_id.ok_or_else(|| self.refusal(REGISTER_NODE, "it gave the node no id; its log says why".to_owned()))
+    }
+
+    /// Takes a node away for good: its key cannot be registered again.
+    pub async fn unregister_node(&self, node: u64) -> Result<(), Error> {
+        let question = proto::UnregisterNodeRequest { node_id: node };
+        self.flower::<proto::UnregisterNodeResponse>(UNREGISTER_NODE, &question).await.map(drop)
     }
 
     /// Takes a run whose ServerApp is of this kind, to carry it out. Held for a while until there is one.
     pub async fn acquire_task(&self, kind: &str) -> Result<Option<AcquiredTask>, Error> {
         let kinds = vec![kind.to_owned()];
         let question = proto::AcquireTaskRequest { supported_task_types: kinds, ..Default::default() };
-        let answer: proto::AcquireTaskResponse = self.flower("runtime", "acquire-task", &question).await?;
+        let answer: proto::AcquireTaskResponse = self.flower(ACQUIRE_TASK, &question).await?;
         Ok(answer
             .task
             .zip(Token::parse(&answer.token).ok())
@@ -69,8 +123,8 @@ impl SuperLink {
     /// Follows the log of a run, from after a moment on (0: from the beginning).
     pub async fn stream_logs(&self, run: u64, after: f64) -> Result<LogStream, Error> {
         let question = proto::StreamLogsRequest { run_id: run, after_timestamp: after };
-        let coming = self.flower_stream(STREAM_LOGS, &question).await?;
-        Ok(LogStream { superlink: self.clone(), coming, read: BytesMut::new() })
+        let pieces = self.flower_stream(STREAM_LOGS, &question).await?;
+        Ok(LogStream { superlink: self.clone(), pieces })
     }
 }
 
@@ -85,8 +139,7 @@ pub struct AcquiredTask {
 /// The log of a run as it grows. It ends with the run; and now and then before, and is then asked for again.
 pub struct LogStream {
     superlink: SuperLink,
-    coming: Coming,
-    read: BytesMut,
+    pieces: Pieces,
 }
 
 /// A piece of a log.
@@ -100,40 +153,10 @@ pub struct LogPart {
 impl LogStream {
     /// The next piece; `None`: this was all.
     pub async fn next(&mut self) -> Result<Option<LogPart>, Error> {
-        loop {
-            if let Some(frame) = self.frame()? {
-                let part = proto::StreamLogsResponse::decode(frame.as_ref());
-                let part = part.map_err(|error| self.unexpected(error.to_string()))?;
-                return Ok(Some(LogPart { text: part.log_output, latest: part.latest_timestamp }));
-            }
-            match self.coming.body.frame().await {
-                None if self.read.is_empty() => return Ok(None),
-                None => return Err(self.unexpected("it ends in the middle".to_owned())),
-                Some(Err(error)) => return Err(failed(self.superlink.target(), error)),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.read.extend_from_slice(&data);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The next frame, if all of it is here.
-    fn frame(&mut self) -> Result<Option<BytesMut>, Error> {
-        let Some(length) = self.read.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
-        let length = u32::from_be_bytes(*length) as usize;
-        if length > MAX_FRAME_BYTES {
-            return Err(self.unexpected(format!("a piece of {length} bytes")));
-        }
-        if self.read.len() < LENGTH_BYTES + length {
-            return Ok(None);
-        }
-        self.read.advance(LENGTH_BYTES);
-        Ok(Some(self.read.split_to(length)))
-    }
-
-    fn unexpected(&self, what: String) -> Error {
-        Error::Unexpected { endpoint: self.superlink.endpoint(), call: STREAM_LOGS, status: 200, what }
+        let broken = |why| self.superlink.broken(STREAM_LOGS.name, why);
+        let Some(piece) = self.pieces.next().await.map_err(broken)? else { return Ok(None) };
+        let part = proto::StreamLogsResponse::decode(piece.as_ref());
+        let part = part.map_err(|error| broken(Broken::Strange(error.to_string())))?;
+        Ok(Some(LogPart { text: part.log_output, latest: part.latest_timestamp }))
     }
 }

@@ -5,7 +5,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
-use hyper::{HeaderMap, Request};
+use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::task::JoinHandle;
 
@@ -18,11 +18,22 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 /// What is asked.
 pub(crate) struct Inquiry<'a> {
+    pub method: Method,
     pub path: &'a str,
+    /// The media type of the body.
     pub kind: &'static str,
+    /// That of the answer.
+    pub accept: &'static str,
     pub body: Bytes,
     /// The headers that prove who asks.
     pub proof: &'a HeaderMap,
+}
+
+impl<'a> Inquiry<'a> {
+    /// Question and answer are of the same kind.
+    pub fn post(path: &'a str, kind: &'static str, body: Bytes, proof: &'a HeaderMap) -> Inquiry<'a> {
+        Inquiry { method: Method::POST, path, kind, accept: kind, body, proof }
+    }
 }
 
 pub(crate) const JSON: &str = "application/json";
@@ -38,8 +49,16 @@ pub(crate) struct Answer {
 /// An answer that is still coming. Its connection ends with it.
 pub(crate) struct Coming {
     pub status: u16,
+    pub headers: HeaderMap,
     pub body: Incoming,
     connection: JoinHandle<Result<(), hyper::Error>>,
+}
+
+impl Coming {
+    pub fn new(response: Response<Incoming>, connection: JoinHandle<Result<(), hyper::Error>>) -> Coming {
+        let (head, body) = response.into_parts();
+        Coming { status: head.status.as_u16(), headers: head.headers, body, connection }
+    }
 }
 
 impl Drop for Coming {
@@ -51,7 +70,7 @@ impl Drop for Coming {
 /// Connects, asks, reads the answer.
 pub(crate) async fn exchange(target: &Target, patience: &Patience, inquiry: Inquiry<'_>) -> Result<Answer, Error> {
     let limit = patience.answer;
-    let stream = reach(target, patience).await?;
+    let stream = reach(target, patience, HTTP_1).await?;
     let answering = async {
         let mut coming = ask(target, stream, request(target, inquiry)).await?;
         let body = read(&mut coming.body).await.map_err(|error| failed(target, error))?;
@@ -70,7 +89,7 @@ pub(crate) enum Begun {
 /// The same, for an answer that is read piece by piece: the patience ends with its beginning.
 pub(crate) async fn begin(target: &Target, patience: &Patience, inquiry: Inquiry<'_>) -> Result<Begun, Error> {
     let limit = patience.answer;
-    let stream = reach(target, patience).await?;
+    let stream = reach(target, patience, HTTP_1).await?;
     let answering = async {
         let mut coming = ask(target, stream, request(target, inquiry)).await?;
         if coming.status == 200 {
@@ -83,29 +102,35 @@ pub(crate) async fn begin(target: &Target, patience: &Patience, inquiry: Inquiry
     tokio::time::timeout(limit, answering).await.map_err(too_slow)?
 }
 
-async fn reach(target: &Target, patience: &Patience) -> Result<Box<dyn Stream>, Error> {
+/// A connection on which this protocol will be spoken.
+pub(crate) async fn reach(target: &Target, patience: &Patience, protocol: &[u8]) -> Result<Box<dyn Stream>, Error> {
     let limit = patience.connect;
     let too_slow = |_| Error::TooSlow { endpoint: target.endpoint(), step: "accept a connection", limit };
-    let connected = tokio::time::timeout(limit, connect(target, &[HTTP_1])).await.map_err(too_slow)??;
+    let connected = tokio::time::timeout(limit, connect(target, &[protocol])).await.map_err(too_slow)??;
     Ok(connected.stream)
 }
 
 fn request(target: &Target, inquiry: Inquiry<'_>) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(inquiry.body));
-    *request.method_mut() = hyper::Method::POST;
+    *request.method_mut() = inquiry.method;
     *request.uri_mut() = inquiry.path.parse().expect("paths of calls are paths");
     let headers = request.headers_mut();
     let host = HeaderValue::try_from(target.endpoint());
     headers.insert(header::HOST, host.unwrap_or(HeaderValue::from_static("superlink")));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(inquiry.kind));
-    headers.insert(header::ACCEPT, HeaderValue::from_static(inquiry.kind));
+    headers.insert(header::ACCEPT, HeaderValue::from_static(inquiry.accept));
     headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("trellis/", env!("CARGO_PKG_VERSION"))));
-    for (name, value) in inquiry.proof {
+    prove(headers, inquiry.proof);
+    request
+}
+
+/// Adds the headers that prove who asks. They are secrets, and not to be kept by what compresses headers.
+pub(crate) fn prove(headers: &mut HeaderMap, proof: &HeaderMap) {
+    for (name, value) in proof {
         let mut value = value.clone();
         value.set_sensitive(true);
         headers.insert(name.clone(), value);
     }
-    request
 }
 
 async fn ask(target: &Target, stream: Box<dyn Stream>, request: Request<Full<Bytes>>) -> Result<Coming, Error> {
@@ -113,7 +138,7 @@ async fn ask(target: &Target, stream: Box<dyn Stream>, request: Request<Full<Byt
     let (mut sender, connection) = opened.map_err(|error| failed(target, error))?;
     let connection = tokio::spawn(connection);
     match sender.send_request(request).await {
-        Ok(response) => Ok(Coming { status: response.status().as_u16(), body: response.into_body(), connection }),
+        Ok(response) => Ok(Coming::new(response, connection)),
         Err(error) => {
             connection.abort();
             Err(failed(target, error))

@@ -34,7 +34,7 @@ use self::line::Lines;
 use self::proof::Proof;
 use self::refusal::Refusal;
 use self::rpc::Rpc;
-use crate::{NodeKey, Target};
+use crate::{DescribeNode, Error, NodeKey, SuperLink, Target};
 
 /// Answers without content of objects; apps are the largest.
 const MESSAGE_BYTES: usize = 256 << 20;
@@ -194,6 +194,12 @@ impl Fleet {
         let request = proto::ActivateNodeRequest { public_key, heartbeat_interval: heartbeat_interval_s };
         let response: proto::ActivateNodeResponse = self.call(rpc::ACTIVATE_NODE, &request).await?;
         Ok(NodeId(response.node_id))
+    }
+
+    /// Tells what Flower has no words for, in a call of ours: only a SuperLink of Trellis understands it.
+    pub async fn describe_node(&self, said: &DescribeNode) -> Result<(), Error> {
+        let superlink = SuperLink::new(self.inner.lines.target.clone());
+        superlink.call_as_node(said, self.inner.proof.key()).await.map(drop)
     }
 
     pub async fn deactivate_node(&self, node: NodeId) -> Result<(), FleetError> {

@@ -11,8 +11,11 @@ mod control;
 mod error;
 mod exchange;
 pub mod fleet;
+mod grpc;
 pub mod node_key;
+mod pieces;
 mod report;
+mod rest;
 mod superlink;
 mod target;
 mod trust;
@@ -25,6 +28,7 @@ pub use report::{
     CheckpointReport, ClientReport, FailedNode, FindingReport, MAX_REPORT_BYTES, MetricReport, PhaseReport,
     TrainingReport,
 };
+pub use rest::{Asking, Reply, Rest, Trickle};
 pub use superlink::{Patience, SuperLink};
 pub use target::{Security, Target, Token, TokenError};
 pub use trust::{Trust, TrustError};

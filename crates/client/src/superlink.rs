@@ -9,10 +9,14 @@ use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use crate::call::Call;
+use crate::control::Rpc;
 use crate::error::Error;
-use crate::exchange::{Answer, Begun, Coming, Inquiry, JSON, PROTOBUF, begin, exchange};
+use crate::exchange::{Answer, Begun, Inquiry, JSON, PROTOBUF, begin, exchange, failed};
+use crate::fleet::Transport;
 use crate::node_key::NodeKey;
+use crate::pieces::{Pieces, Prefix};
 use crate::target::{Target, Token};
+use crate::{grpc, pieces};
 
 /// How much of a strange answer is worth telling.
 const QUOTED_CHARS: usize = 120;
@@ -39,15 +43,26 @@ impl Default for Patience {
 pub struct SuperLink {
     target: Target,
     patience: Patience,
+    transport: Transport,
 }
 
 impl SuperLink {
     pub fn new(target: Target) -> SuperLink {
-        SuperLink { target, patience: Patience::default() }
+        SuperLink { target, patience: Patience::default(), transport: Transport::Http }
     }
 
     pub fn with_patience(self, patience: Patience) -> SuperLink {
         SuperLink { patience, ..self }
+    }
+
+    /// The transport of Flower's own calls; HTTP unless told otherwise. An official SuperLink before 1.37 has only gRPC for
+    /// them, and one since only HTTP. Our calls go over HTTP always.
+    pub fn over(self, transport: Transport) -> SuperLink {
+        SuperLink { transport, ..self }
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// `host:port` of the SuperLink.
@@ -62,41 +77,83 @@ impl SuperLink {
 
     /// The proof that the account calls whose token is known.
     fn as_account(&self) -> HeaderMap {
-        let bearer = |token: &Token| HeaderValue::try_from(format!("Bearer {}", token.reveal()));
-        let proof = self.target.token.iter().map(|token| (AUTHORIZATION, bearer(token).expect("tokens are printable")));
-        proof.collect()
+        self.target.token.iter().map(bearer).collect()
     }
 
     /// Makes a call of Flower's own, as that account.
     pub(crate) async fn flower<A: prost::Message + Default>(
         &self,
-        api: &str,
-        name: &'static str,
+        rpc: &'static Rpc,
         question: &impl prost::Message,
     ) -> Result<A, Error> {
-        let (path, proof) = (format!("/v1/{api}/{name}"), self.as_account());
-        let body = Bytes::from(question.encode_to_vec());
-        let inquiry = || Inquiry { path: &path, kind: PROTOBUF, body: body.clone(), proof: &proof };
+        let (proof, body) = (self.as_account(), Bytes::from(question.encode_to_vec()));
         let decode = |body: &[u8]| A::decode(body).map_err(|error| error.to_string());
-        self.insist(|| self.once(name, &self.patience, inquiry(), decode)).await
+        match self.transport {
+            Transport::Http => {
+                let inquiry = || Inquiry::post(rpc.http, PROTOBUF, body.clone(), &proof);
+                self.insist(|| self.once(rpc.name, &self.patience, inquiry(), decode)).await
+            }
+            Transport::Grpc => self.insist(|| self.once_over_grpc(rpc, &body, &proof, decode)).await,
+        }
     }
 
     /// Begins a call of Flower's own whose answer is a stream.
     pub(crate) async fn flower_stream(
         &self,
-        name: &'static str,
+        rpc: &'static Rpc,
         question: &impl prost::Message,
-    ) -> Result<Coming, Error> {
-        let (path, proof) = (format!("/v1/control/{name}"), self.as_account());
-        let inquiry = Inquiry { path: &path, kind: PROTOBUF, body: question.encode_to_vec().into(), proof: &proof };
+    ) -> Result<Pieces, Error> {
+        let (proof, body) = (self.as_account(), Bytes::from(question.encode_to_vec()));
+        if self.transport == Transport::Grpc {
+            return self.ask_over_grpc(rpc, &body, &proof).await;
+        }
+        let inquiry = Inquiry::post(rpc.http, PROTOBUF, body, &proof);
         match begin(&self.target, &self.patience, inquiry).await? {
-            Begun::Well(coming) => Ok(coming),
-            Begun::Otherwise(Answer { status, body }) => Err(self.refused(name, status, &body.unwrap_or_default())),
+            Begun::Well(coming) => Ok(Pieces::new(coming, Prefix::Length)),
+            Begun::Otherwise(Answer { status, body }) => Err(self.refused(rpc.name, status, &body.unwrap_or_default())),
         }
     }
 
-    pub(crate) fn target(&self) -> &Target {
-        &self.target
+    async fn ask_over_grpc(&self, rpc: &'static Rpc, body: &[u8], proof: &HeaderMap) -> Result<Pieces, Error> {
+        match grpc::begin(&self.target, &self.patience, rpc.grpc, body, proof).await? {
+            Ok(coming) => Ok(Pieces::new(coming, Prefix::Grpc)),
+            Err(strange) => {
+                let unexpected = Error::Unexpected {
+                    endpoint: self.endpoint(),
+                    call: rpc.name,
+                    status: strange.status,
+                    what: "it is no gRPC".to_owned(),
+                };
+                Err(unexpected)
+            }
+        }
+    }
+
+    async fn once_over_grpc<A>(
+        &self,
+        rpc: &'static Rpc,
+        body: &[u8],
+        proof: &HeaderMap,
+        decode: impl Fn(&[u8]) -> Result<A, String>,
+    ) -> Result<A, Error> {
+        let limit = self.patience.answer;
+        let answering = async {
+            let mut pieces = self.ask_over_grpc(rpc, body, proof).await?;
+            let piece = pieces.only().await.map_err(|why| self.broken(rpc.name, why))?;
+            decode(&piece).map_err(|what| self.broken(rpc.name, pieces::Broken::Strange(what)))
+        };
+        let too_slow = |_| Error::TooSlow { endpoint: self.endpoint(), step: "answer", limit };
+        tokio::time::timeout(limit, answering).await.map_err(too_slow)?
+    }
+
+    /// What it means that an answer in pieces has no next one.
+    pub(crate) fn broken(&self, call: &'static str, why: pieces::Broken) -> Error {
+        let endpoint = self.endpoint();
+        match why {
+            pieces::Broken::Connection(source) => failed(&self.target, source),
+            pieces::Broken::Refused { status, detail } => Error::Refused { endpoint, call, status, detail },
+            pieces::Broken::Strange(what) => Error::Unexpected { endpoint, call, status: 200, what },
+        }
     }
 
     /// Makes a call as the node with this key, in the way in which nodes sign all their calls.
@@ -116,7 +173,7 @@ impl SuperLink {
     async fn prove<C: Call>(&self, call: &C, proof: &HeaderMap) -> Result<C::Answer, Error> {
         let path = format!("/v1/trellis/{}", C::NAME);
         let body = Bytes::from(serde_json::to_vec(call).expect("calls are plain data"));
-        let inquiry = || Inquiry { path: &path, kind: JSON, body: body.clone(), proof };
+        let inquiry = || Inquiry::post(&path, JSON, body.clone(), proof);
         let decode = |body: &[u8]| serde_json::from_slice(body).map_err(|error| error.to_string());
         let patience = Patience { answer: self.patience.answer + call.hold(), ..self.patience.clone() };
         self.insist(|| self.once(C::NAME, &patience, inquiry(), decode)).await
@@ -154,6 +211,12 @@ impl SuperLink {
             _ => Error::Unexpected { endpoint, call, status, what: quote(body) },
         }
     }
+}
+
+/// The header that shows a token.
+pub(crate) fn bearer(token: &Token) -> (HeaderName, HeaderValue) {
+    let value = HeaderValue::try_from(format!("Bearer {}", token.reveal()));
+    (AUTHORIZATION, value.expect("tokens are printable"))
 }
 
 #[derive(Deserialize)]

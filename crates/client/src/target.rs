@@ -28,7 +28,7 @@ pub enum Security {
 
 impl Target {
     /// `host:port`, as in an address bar.
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         match self.host.parse::<Ipv6Addr>() {
             Ok(ip) => format!("[{ip}]:{}", self.port),
             Err(_) => format!("{}:{}", self.host, self.port),

@@ -13,6 +13,9 @@ use crate::run;
 /// The key is bound to a node already, or was once.
 pub const KEY_IN_USE: &str = "Public key already in use";
 
+/// A longer name is for no table.
+const MAX_NAME_CHARS: usize = 64;
+
 /// Makes a node for a key. Asking again with the same key gives the same node: the first answer may have been lost,
 /// and the caller has proved that the key is its own.
 pub fn register(tx: &mut dyn Tx, id: NodeId, owner: (&str, &str), key: &[u8], now: Seconds) -> Result<NodeId, Refusal> {
@@ -128,6 +131,22 @@ pub fn heartbeat(tx: &mut dyn Tx, id: NodeId, interval_s: f64, now: Seconds) -> 
     }
     tx.put_node(&node)?;
     Ok(true)
+}
+
+/// A node says what it is called. Where nodes have owners (`owned`), the name that an owner gave stays.
+pub fn name_itself(tx: &mut dyn Tx, id: NodeId, name: &str, owned: bool) -> Result<(), Refusal> {
+    if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+        let text = format!("a node's name has 1 to {MAX_NAME_CHARS} characters, and none that cannot be shown");
+        return Err(Refusal::new(Kind::Invalid, text));
+    }
+    let mut node = known(tx, id)?;
+    if node.name == name || (owned && !node.name.is_empty()) {
+        return Ok(());
+    }
+    name.clone_into(&mut node.name);
+    tx.put_node(&node)?;
+    tx.wake(Topic::Nodes);
+    Ok(())
 }
 
 /// Hands out the oldest instruction for the node. What was handed out and not confirmed is handed out again: the node

@@ -22,7 +22,7 @@ use crate::orders::Orders;
 use crate::part::{Part, Running, State, blocking, write};
 use crate::process::Process;
 use crate::record::Record;
-use crate::sight::sight;
+use crate::sight::{sight, tell_idle};
 use crate::world::{Claim, Wake, World, now_ms, too_late};
 use crate::{disk, gpus, keeper, launch, tls};
 
@@ -76,7 +76,8 @@ impl LocalDriver {
         }
         let marked = scan(&home.hash()).map_err(|source| OpenError::Processes { source })?;
         let records = home.records().map_err(failed(directory))?;
-        let world = Arc::new(World::new(home, settings.program, wake));
+        let program = std::path::absolute(&settings.program).unwrap_or(settings.program);
+        let world = Arc::new(World::new(home, program, wake));
         let (unreadable, keepers) = (Mutex::default(), Mutex::new(JoinSet::new()));
         let driver = LocalDriver { world, unreadable, keepers, _lock: lock };
         driver.find(&records, marked);
@@ -236,6 +237,7 @@ impl LocalDriver {
         while let Some(seen) = looks.next().await {
             resources.extend(seen);
         }
+        tell_idle(&mut resources);
         Seen { resources, complete: true, offer: Offer { room: None, gpus: Some(gpus::count()) } }
     }
 

@@ -15,6 +15,7 @@ mod launch;
 mod logs;
 mod mark;
 mod orders;
+mod packages;
 mod part;
 mod ports;
 mod probe;

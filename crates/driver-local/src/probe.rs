@@ -1,15 +1,16 @@
 //! Asks a part whether it works, and how it is. Every question has a limit: a part that hangs holds up nobody.
 
+mod flower;
 mod supernode;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use trellis_client::{Error, Patience, Security, SuperLink, Target, Token, Trust, WhoAmI};
 use trellis_plan::Millis;
 
+pub use flower::superlink as flower_superlink;
 pub use supernode::drain;
 
 use crate::recipe::Probe;
@@ -51,11 +52,13 @@ impl Probe {
                 }
             }
             Probe::SuperNode { socket } => supernode::ask(socket).await.unwrap_or_default(),
-            Probe::Port(address) => {
-                let connected = tokio::time::timeout(CONNECT, TcpStream::connect(address)).await;
-                Report { is_ready: matches!(connected, Ok(Ok(_))), ..Report::default() }
+            Probe::FlowerSuperLink { address, transport, tls, trust, .. } => {
+                match flower_superlink(*address, *transport, *tls, trust.as_deref()) {
+                    Some(superlink) => flower::ask_superlink(&superlink).await,
+                    None => Report::default(),
+                }
             }
-            Probe::Running => Report { is_ready: true, ..Report::default() },
+            Probe::FlowerSuperNode { note } => flower::ask_supernode(note).await,
         }
     }
 }

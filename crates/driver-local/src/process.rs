@@ -103,13 +103,16 @@ impl Process {
         let descriptor = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
         // Whoever it is now stays so: asked after the descriptor was opened.
         identity.is_alive().then_some(())?;
-        Some(Process { identity, descriptor: Arc::new(awaited(descriptor).ok()?), reaped: None })
+        let descriptor = Arc::new(awaited(descriptor).ok()?);
+        Some(Process { identity, descriptor, reaped: None })
     }
 
     /// Starts a program that outlives this one, in a session of its own. `ours` is our own program.
     pub fn start(ours: &Path, program: &Program, mark: &Mark, log: &Path) -> io::Result<Process> {
         let output = logs::open(log)?;
         let mut command = Command::new(ours);
+        // Not where whoever started us happened to be.
+        command.current_dir(log.parent().unwrap_or(Path::new("/")));
         command.arg(DETACHED).arg(&program.path).args(&program.args);
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_own(name)) {
             command.env_remove(name);

@@ -3,7 +3,12 @@
 //! Pure: whoever writes a recipe opens nothing and starts nothing. Ports, certificates and keys are there when it is asked
 //! for, and where they are is said by the [`Place`]. One file for each runtime.
 
+mod containers;
+mod flower;
 mod node_config;
+mod release;
+#[cfg(test)]
+mod testing;
 mod trellis;
 
 use std::collections::BTreeMap;
@@ -12,8 +17,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId, Spec};
+use trellis_client::fleet::Transport;
+use trellis_plan::{Addresses, CoordinatorSpec, NodeSpec, ResourceId, Spec};
 use trellis_spec::Runtime;
+
+use self::containers::Engine;
+use self::flower::Programs;
 
 /// Everything about this machine that a recipe needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +88,8 @@ pub struct Recipe {
     pub before: Vec<Program>,
     /// Kept running together. The first is the part; where one ends, the part has failed and the others are ended too.
     pub programs: Vec<Program>,
-    /// Run to their end after those have ended, also when the part is deleted: what no signal ends, like containers.
+    /// Run to their end where nothing may be left of it, before each start and when the part goes: for what no signal ends,
+    /// like containers.
     pub after: Vec<Program>,
     pub probe: Probe,
     /// The version that it will say it has, where it cannot be asked.
@@ -108,25 +118,42 @@ pub enum Probe {
     },
     /// A SuperNode of ours: the socket in its state directory.
     SuperNode { socket: PathBuf },
-    /// Something that takes connections when it works, and says no more.
-    Port(SocketAddr),
-    /// It works as long as it runs.
-    Running,
+    /// An official SuperLink: its Control API.
+    FlowerSuperLink {
+        address: SocketAddr,
+        transport: Transport,
+        tls: bool,
+        /// `None`: whom the system trusts.
+        trust: Option<PathBuf>,
+        /// Several of its interfaces may be one.
+        addresses: Addresses,
+    },
+    /// An official SuperNode: nobody can be asked, but it writes into its log what the SuperLink calls it.
+    FlowerSuperNode {
+        /// Says where that log is, and where it begins.
+        note: PathBuf,
+    },
 }
 
 /// The recipe of a coordinator, or everything that stands in its way.
 pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+    if let Some(engine) = Engine::of(spec.containers) {
+        return containers::coordinator(engine, spec, place);
+    }
     match &spec.runtime {
         Runtime::Trellis => trellis::coordinator(spec, place),
-        Runtime::Flower(version) => Err(vec![format!("runtime flower:{version} cannot be started yet")]),
+        Runtime::Flower(version) => flower::coordinator(*version, spec, place, Programs::Machine),
     }
 }
 
 /// The recipe of a node, or everything that stands in its way.
 pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
+    if let Some(engine) = Engine::of(spec.containers) {
+        return containers::node(engine, spec, place);
+    }
     match &spec.runtime {
         Runtime::Trellis => trellis::node(spec, place),
-        Runtime::Flower(version) => Err(vec![format!("runtime flower:{version} cannot be started yet")]),
+        Runtime::Flower(version) => flower::node(*version, spec, place, Programs::Machine),
     }
 }
 

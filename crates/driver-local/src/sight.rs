@@ -1,6 +1,8 @@
 //! What is told of a part: its record, what is known of its programs, and what they say themselves.
 
-use trellis_plan::{Addresses, Facts, Millis, Phase, Sighting, Spec};
+use std::collections::BTreeMap;
+
+use trellis_plan::{Addresses, Facts, Millis, Part as Role, Phase, ResourceId, Sighting, Spec};
 
 use crate::keeper::note_node_id;
 use crate::part::{Part, State};
@@ -36,6 +38,21 @@ pub async fn sight(world: &World, part: &Part) -> Option<Sighting> {
         }
     };
     Some(Sighting::Present { generation, facts })
+}
+
+/// A node that does not say whether it is at work is idle where its SuperLink has no run.
+pub fn tell_idle(seen: &mut BTreeMap<ResourceId, Sighting>) {
+    let is_idle = |(id, sighting): (&ResourceId, &Sighting)| {
+        id.part == Role::Coordinator && sighting.facts().is_some_and(|facts| facts.runs == Some(0))
+    };
+    if !seen.iter().any(is_idle) {
+        return;
+    }
+    for (_, sighting) in seen.iter_mut().filter(|(id, _)| id.node_key().is_some()) {
+        if let Sighting::Present { facts, .. } = sighting {
+            facts.busy = facts.busy.or(Some(false));
+        }
+    }
 }
 
 /// As far as it is known without asking: what runs is `Ready`, if it says so too.
@@ -90,8 +107,9 @@ fn facts(record: &Record, phase: Phase, since_ms: Millis, report: Report) -> Fac
 fn addresses(record: &Record, probe: &Probe) -> Addresses {
     let is_coordinator = matches!(record.desired.as_ref().map(|desired| &desired.spec), Some(Spec::Coordinator(_)));
     let host = match probe {
-        Probe::SuperLink { address, .. } | Probe::Port(address) => address.ip().to_string(),
-        Probe::SuperNode { .. } | Probe::Running => "127.0.0.1".to_owned(),
+        Probe::FlowerSuperLink { addresses, .. } => return addresses.clone(),
+        Probe::SuperLink { address, .. } => address.ip().to_string(),
+        Probe::SuperNode { .. } | Probe::FlowerSuperNode { .. } => "127.0.0.1".to_owned(),
     };
     let address = |port: u16| (is_coordinator && port != 0).then(|| format!("{host}:{port}"));
     let ports = &record.ports;

@@ -9,6 +9,7 @@ mod clock;
 pub mod config;
 mod convert;
 mod dialect;
+mod draining;
 mod fab;
 mod front;
 mod identity;

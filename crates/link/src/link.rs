@@ -15,6 +15,7 @@ use crate::api::account::Logins;
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::config::Limits;
+use crate::draining::Draining;
 use crate::identity::Identities;
 use crate::objects::HotObjects;
 use crate::refusals::RefusalLog;
@@ -35,6 +36,7 @@ pub struct Link {
     pub ended: Arc<Mutex<Vec<RunId>>>,
     /// What changed lately, for those who watch from outside.
     pub changes: Arc<Changes>,
+    pub draining: Draining,
     /// Nodes must be registered through the Control API.
     pub supernode_auth: bool,
     /// Control calls need the token of an account.
@@ -74,6 +76,7 @@ impl Link {
             watch,
             ended: settings.ended,
             changes: settings.changes,
+            draining: Draining::default(),
             limits: settings.limits,
             supernode_auth: settings.supernode_auth,
             accounts: settings.accounts,

@@ -20,6 +20,8 @@ pub struct Config {
     /// The key that the node is known by; `None`: one in the state directory, made at the first start. A node whose key is
     /// given was registered by somebody else, and does not register itself.
     pub key: Option<PathBuf>,
+    /// What the node is called in lists; `None`: as its owner calls it, if anyhow.
+    pub name: Option<String>,
     pub node_config: BTreeMap<String, proto::Scalar>,
     pub apps: Apps,
     pub resources: Resources,

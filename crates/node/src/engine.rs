@@ -4,6 +4,7 @@
 
 mod carry;
 mod delivery;
+mod describe;
 mod install;
 mod intake;
 mod link;
@@ -26,6 +27,7 @@ use trellis_wire::records::{Outgoing, error_reply};
 
 use crate::apps::AppRunner;
 use crate::config::Config;
+use crate::drain::Drain;
 use crate::error::Error;
 use crate::store::{Answer, Store, StoreError, Waiting, Work};
 use crate::watch::Watch;
@@ -42,6 +44,7 @@ pub struct Engine {
     store: Arc<Store>,
     apps: AppRunner,
     watch: Watch,
+    drain: Drain,
     link: Link,
     stop: CancellationToken,
     /// The node's id while the SuperLink knows it.
@@ -65,7 +68,14 @@ pub fn now() -> f64 {
 }
 
 impl Engine {
-    pub fn new(config: Config, fleet: Fleet, store: Arc<Store>, apps: AppRunner, watch: Watch) -> Arc<Engine> {
+    pub fn new(
+        config: Config,
+        fleet: Fleet,
+        store: Arc<Store>,
+        apps: AppRunner,
+        watch: Watch,
+        drain: Drain,
+    ) -> Arc<Engine> {
         let stop = CancellationToken::new();
         let identity = watch::Sender::new(None);
         Arc::new(Engine {
@@ -82,6 +92,7 @@ impl Engine {
             store,
             apps,
             watch,
+            drain,
             stop,
         })
     }
@@ -95,6 +106,7 @@ impl Engine {
         loops.spawn(session::keep(Arc::clone(&self)));
         loops.spawn(intake::take_all(Arc::clone(&self)));
         loops.spawn(delivery::deliver_all(Arc::clone(&self)));
+        loops.spawn(describe::keep_told(Arc::clone(&self)));
         loops.spawn(upkeep::tidy(Arc::clone(&self)));
         let outcome = tokio::select! {
             () = stop => Ok(()),

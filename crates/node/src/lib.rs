@@ -6,6 +6,7 @@
 pub mod app;
 mod apps;
 pub mod config;
+mod drain;
 mod engine;
 mod error;
 pub mod fab;

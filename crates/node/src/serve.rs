@@ -10,6 +10,7 @@ use trellis_front::Listener;
 
 use crate::apps::AppRunner;
 use crate::config::{Config, Gpus, TransportChoice};
+use crate::drain::Drain;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::resources::{self, Confinement, GpuStatus};
@@ -27,14 +28,14 @@ pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(),
         state_dir: config.state_dir.clone(),
     });
     let status = StatusServer::bind(&config.state_dir.join(watch::SOCKET), config.metrics_address).await?;
-    let stopping = CancellationToken::new();
-    let serving = tokio::spawn(status.serve(watch.clone(), stopping.clone().cancelled_owned()));
+    let (stopping, drain) = (CancellationToken::new(), Drain::default());
+    let serving = tokio::spawn(status.serve(watch.clone(), drain.clone(), stopping.clone().cancelled_owned()));
     if let Some(address) = config.health_address {
         serve_health(address, stopping.clone()).await?;
     }
     let confinement = confinement(&config, &watch).await?;
     let apps = AppRunner::start(&config, store.objects().clone(), confinement, &watch).await?;
-    let outcome = Engine::new(config, fleet, store, apps, watch).run(stop).await;
+    let outcome = Engine::new(config, fleet, store, apps, watch, drain).run(stop).await;
     stopping.cancel();
     let _ = serving.await;
     outcome

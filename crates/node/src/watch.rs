@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-pub use ask::{AskError, ask};
+pub use ask::{AskError, ask, drain};
 pub use metrics::CONTENT_TYPE;
 pub use server::{ListenError, StatusServer};
-pub use status::{AppState, AppStatus, Disk, Gpu, Link, Replies, RunStatus, Status, Transport};
+pub use status::{AppState, AppStatus, Disk, DrainWish, Draining, Gpu, Link, Replies, RunStatus, Status, Transport};
 use trellis_core::Seconds;
 use trellis_core::id::{NodeId, RunId};
 
@@ -101,6 +101,7 @@ impl Watch {
             node_id: None,
             node_name: None,
             link: Link::Connecting { since: now() },
+            draining: false,
             instructions_under_way: 0,
             runs: Vec::new(),
             replies: Replies::default(),
@@ -142,6 +143,11 @@ impl Watch {
             Link::Connected { .. } => now,
         };
         status.link = Link::Disconnected { since, why: why.to_owned(), retry_at: now + retry_in.as_secs_f64() };
+    }
+
+    /// The node takes no new work, or takes it again.
+    pub fn draining(&self, draining: bool) {
+        self.status_mut().draining = draining;
     }
 
     /// An instruction is here. It is under way until `instruction_done`.

@@ -58,8 +58,8 @@ pub struct PlatformSettings {
     /// Our own program, which the local driver starts.
     pub program: PathBuf,
     pub sites: SiteDrivers,
-    /// The caller has locked the directory: nobody else acts, and what an earlier process held is ours at once. Without, it
-    /// is waited until that one's leases end.
+    /// Nobody else acts in this directory: what an earlier process held is ours at once. Without, it is waited until that
+    /// one's leases end. The local driver locks the directory, so that with real sites it is always so.
     pub exclusive: bool,
 }
 
@@ -73,6 +73,8 @@ impl PlatformSettings {
 pub enum StartError {
     #[error("the registry in {} cannot be opened", directory.display())]
     Registry { directory: PathBuf, source: RegistryError },
+    #[error("this machine cannot be used as a site")]
+    Local(#[from] trellis_driver_local::OpenError),
 }
 
 /// Why something was not done. The HTTP side makes a problem document of it.
@@ -129,7 +131,7 @@ impl Platform {
         let registry = Registry::open(&settings.directory).map_err(failed)?;
         let bells = Arc::new(Bells::default());
         let sites = Sites::open(&settings, Arc::clone(&bells))?;
-        let holder = match settings.exclusive {
+        let holder = match settings.exclusive || matches!(settings.sites, SiteDrivers::Real) {
             true => "server".to_owned(),
             false => format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish()),
         };

@@ -81,7 +81,7 @@ impl Tx for Change<'_> {
         self.execute(
             "INSERT INTO node VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (node_id) DO UPDATE SET last_activated_at = ?6, last_deactivated_at = ?7,
-             unregistered_at = ?8, heartbeat_interval = ?9, online_until = ?10, state = ?11, client = ?14",
+             unregistered_at = ?8, heartbeat_interval = ?9, online_until = ?10, state = ?11, name = ?12, client = ?14",
             params![
                 signed(node.id.0),
                 node.public_key,

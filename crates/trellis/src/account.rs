@@ -6,8 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use trellis_client::{CreateAccount, DisableAccount, EnableAccount, ListAccounts, Role, SetRole};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, print,
-    print_json,
+    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, print, print_as,
 };
 
 const AFTER_HELP: &str = "\
@@ -130,8 +129,8 @@ async fn add(name: &str, role: Role, save: &SaveArgs, output: &OutputArgs, calle
 
 async fn list(output: &OutputArgs, caller: &CallerArgs) -> Result<(), Trouble> {
     let answer = caller.superlink()?.call(&ListAccounts {}).await?;
-    if output.format == Format::Json {
-        print_json(&answer);
+    if output.format != Format::Table {
+        print_as(output.format, &answer);
         return Ok(());
     }
     let column = |title, may_be_cut| Column { title, may_be_cut };

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use trellis_client::{AuditEntry, Error, ListAudit, SuperLink};
 
 use crate::remote::{
-    self, CallerArgs, Column, Format, OutputArgs, Table, Trouble, clean, explain, moment, print, print_json, remark,
+    self, CallerArgs, Column, Format, OutputArgs, Table, Trouble, clean, explain, moment, print, print_as, remark,
 };
 
 /// How often a log that is followed is asked for more.
@@ -56,7 +56,7 @@ async fn show(args: &AuditArgs) -> Result<(), Trouble> {
     let answer = superlink.call(&ListAudit { after: args.after, limit: args.limit }).await?;
     match (args.follow, args.output.format) {
         (true, format) => follow(&superlink, format, args.after.unwrap_or(0), answer.entries).await?,
-        (false, Format::Json) => print_json(&answer),
+        (false, format @ (Format::Json | Format::Yaml)) => print_as(format, &answer),
         (false, Format::Table) if answer.entries.is_empty() => remark("No entries."),
         (false, Format::Table) => table(&answer.entries).print(),
     }
@@ -74,7 +74,7 @@ async fn follow(
         for entry in &entries {
             seen = seen.max(entry.seq);
             match format {
-                Format::Json => print(&format!("{}\n", serde_json::to_string(entry).expect("plain data"))),
+                Format::Json | Format::Yaml => print(&remote::entry(format, entry)),
                 Format::Table => print(&line(entry)),
             }
         }

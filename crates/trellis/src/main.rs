@@ -3,9 +3,17 @@
 
 mod account;
 mod address;
+mod apply;
 mod audit;
+mod connect;
 mod detached;
+mod doctor;
+mod documents;
+mod down;
 mod duration;
+mod flwr_connection;
+mod home;
+mod keep;
 mod log_file;
 mod logging;
 mod login;
@@ -14,15 +22,23 @@ mod node;
 mod nodes;
 mod pki;
 mod process;
+mod progress;
+mod python;
 mod remote;
 mod run;
+mod runs;
 mod schema;
+mod server;
 mod serverapp;
 mod service;
 mod settings;
+mod settle;
+mod status;
 mod superlink;
 mod supernode;
 mod token;
+mod top;
+mod up;
 mod whoami;
 
 use std::ffi::OsString;
@@ -42,7 +58,11 @@ const HELP_WIDTH: usize = 110;
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis run                         train on this machine, to see how it goes
+  trellis up --demo                   see a federation train on this machine
+  trellis up                          start one, for `flwr run . local` and `trellis run`
+  trellis apply -f federation.yaml    make one as a document says
+  trellis status                      how federations are, and why
+  trellis run                         train on it; without any, in one process
   trellis superlink --insecure        serve a federation on this machine, to try it out
   trellis superlink --help            all its flags, with examples
   trellis supernode --insecure        take part in it with this machine
@@ -61,11 +81,24 @@ struct Trellis {
 
 #[derive(Subcommand)]
 enum Command {
+    Up(up::UpArgs),
+    Down(down::DownArgs),
+    Plan(apply::PlanArgs),
+    Apply(apply::ApplyArgs),
+    Delete(apply::DeleteArgs),
+    Status(status::StatusArgs),
     /// Serve a federation; also when called as flower-superlink
     Superlink(Box<superlink::SuperlinkArgs>),
     /// Take part in a federation; also when called as flower-supernode
     Supernode(Box<supernode::SupernodeArgs>),
     Run(Box<run::RunArgs>),
+    Runs(runs::RunsArgs),
+    Logs(runs::LogsArgs),
+    Stop(runs::StopArgs),
+    Scale(runs::ScaleArgs),
+    Server(Box<server::ServeArgs>),
+    #[command(hide = true)]
+    Keep(keep::KeepArgs),
     /// Make and renew certificates, and say which ones clients shall trust
     Pki(pki::PkiArgs),
     #[command(hide = true)]
@@ -78,6 +111,9 @@ enum Command {
     Audit(audit::AuditArgs),
     Login(login::LoginArgs),
     Whoami(whoami::WhoamiArgs),
+    Connect(connect::ConnectArgs),
+    Doctor(doctor::DoctorArgs),
+    Top(top::TopArgs),
     Schema(schema::SchemaArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
@@ -98,6 +134,8 @@ fn main() -> ExitCode {
         (Some("detached"), _) => return detached::run(&arguments[2..]),
         (Some("superlink"), _) => return superlink::run("trellis superlink", &arguments[2..]),
         (Some("help"), Some("superlink")) => return superlink::run("trellis superlink", &["--help".into()]),
+        (Some("server"), _) => return server::run(&arguments[2..]),
+        (Some("help"), Some("server")) => return server::run(&["--help".into()]),
         (Some("supernode"), _) => return supernode::run("trellis supernode", &arguments[2..]),
         (Some("help"), Some("supernode")) => {
             let question = arguments.get(3).filter(|word| *word == "status").cloned();
@@ -121,6 +159,18 @@ impl Command {
             // Taken before clap sees them: they tell all mistakes at once.
             Command::Superlink(_) => superlink::run("trellis superlink", &[]),
             Command::Supernode(_) => supernode::run("trellis supernode", &[]),
+            Command::Server(_) => server::run(&[]),
+            Command::Keep(args) => keep::run(&args),
+            Command::Up(args) => up::run(&args),
+            Command::Down(args) => down::run(&args),
+            Command::Plan(args) => apply::run_plan(&args),
+            Command::Apply(args) => apply::run_apply(&args),
+            Command::Delete(args) => apply::run_delete(&args),
+            Command::Status(args) => status::run(&args),
+            Command::Runs(args) => runs::run_runs(&args),
+            Command::Logs(args) => runs::run_logs(&args),
+            Command::Stop(args) => runs::run_stop(&args),
+            Command::Scale(args) => runs::run_scale(&args),
             Command::Pki(args) => pki::run(args),
             Command::Run(args) => run::run(&args),
             Command::Serverapp(args) => serverapp::run(&args),
@@ -132,6 +182,9 @@ impl Command {
             Command::Audit(args) => audit::run(&args),
             Command::Login(args) => login::run(&args),
             Command::Whoami(args) => whoami::run(&args),
+            Command::Connect(args) => connect::run(&args),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Top(args) => top::run(&args),
             Command::Schema(args) => schema::run(&args),
             Command::Completions { shell } => print_completions(shell),
         }

@@ -3,7 +3,6 @@
 
 mod export;
 mod list;
-mod output;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -12,11 +11,10 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use trellis_models::{Loaded, ModelError, ModelStore};
 
-use crate::remote::{Trouble, clean, explain, remark};
+use crate::remote::{OutputArgs, Trouble, clean, explain, remark};
 use crate::settings::{Checker, RawArgs, here};
 
 use export::ExportArgs;
-use output::OutputArgs;
 
 /// In the state directory of a SuperLink.
 const MODELS: &str = "models";

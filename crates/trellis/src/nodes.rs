@@ -1,21 +1,30 @@
-//! `trellis nodes`: which nodes there are, what they do, and which Flower each of them speaks.
+//! `trellis nodes`: which nodes there are, what they do, and which Flower each of them speaks. Of a federation of a server, as
+//! the plan knows them; of a SuperLink that is named, as that knows them.
 
 use std::process::ExitCode;
 
 use clap::Args;
+use trellis_api::Node as Planned;
 use trellis_client::{ListNodes, Node};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, Table, Tone, Trouble, age, print_json, remark,
+    self, CallerArgs, Cell, Column, Format, Found, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, meant,
+    print_as, remark,
 };
+use crate::status::now;
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis nodes                                      those of a SuperLink on this machine
+  trellis nodes                                      those of the only federation of the server
+  trellis nodes --federation lab
   trellis nodes --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
   trellis nodes -o json | jq -r '.nodes[] | select(.status == \"online\") | .id'
 
-CLIENT is the transport and the version of Flower that the node speaks (\"grpc\" alone: it did not
+Without --superlink (TRELLIS_SUPERLINK) they are those of a federation of the server; where no server runs,
+those of a SuperLink at 127.0.0.1:8000. Of a federation, SHARD is the part of the data that the node has, and WHY
+says what it waits for.
+
+Of a SuperLink, CLIENT is the transport and the version of Flower that the node speaks (\"grpc\" alone: it did not
 say which version), SINCE how long it has its status. With -o json there are also its location,
 times, and the fingerprint of its key.
 ";
@@ -24,11 +33,16 @@ times, and the fingerprint of its key.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct NodesArgs {
-    /// Show nodes that were revoked or have left, too
+    /// Show nodes that were revoked or have left, too; with --superlink
     #[arg(short, long)]
     all: bool,
+    /// The federation of the server [default: the only one]
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    federation: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
+    #[command(flatten)]
+    server: ServerArgs,
     #[command(flatten)]
     caller: CallerArgs,
 }
@@ -38,11 +52,87 @@ pub fn run(args: &NodesArgs) -> ExitCode {
 }
 
 async fn list(args: &NodesArgs) -> Result<(), Trouble> {
+    match server(args)? {
+        Some(found) => list_planned(args, &found).await,
+        None => list_known(args).await,
+    }
+}
+
+/// The server to ask: where no SuperLink is named, and there is one.
+fn server(args: &NodesArgs) -> Result<Option<Found>, Trouble> {
+    let named = args.federation.is_some() || args.server.is_given();
+    match (args.caller.names_superlink(), named) {
+        (true, true) => {
+            let what = "a SuperLink is given, and a federation of a server too";
+            Err(Trouble::usage(what, "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK)"))
+        }
+        (true, false) => Ok(None),
+        (false, true) => args.server.found().map(Some),
+        (false, false) => args.server.find(),
+    }
+}
+
+async fn list_planned(args: &NodesArgs, found: &Found) -> Result<(), Trouble> {
+    let federation = meant(&found.client, args.federation.as_deref()).await?;
+    let nodes = found.client.nodes(&federation).await?;
+    args.output.print(&Listing { items: &nodes }, || match nodes.is_empty() {
+        true => remark(&format!("{federation} has no nodes.")),
+        false => planned(&nodes).print(),
+    });
+    Ok(())
+}
+
+fn planned(nodes: &[Planned]) -> Table {
+    let column = |title, may_be_cut| Column { title, may_be_cut };
+    let mut table = Table::new([
+        column("NODE", false),
+        column("POOL", true),
+        column("SITE", true),
+        column("PHASE", false),
+        column("BUSY", false),
+        column("SHARD", false),
+        column("VERSION", true),
+        column("SINCE", false),
+        column("ID", false),
+        column("WHY", true),
+    ]);
+    let now = now();
+    for node in nodes {
+        let tone = match node.phase.as_str() {
+            "ready" => Tone::Good,
+            "failed" | "unknown" => Tone::Bad,
+            "absent" | "stopping" => Tone::Quiet,
+            _ => Tone::Plain,
+        };
+        let busy = match (node.draining, node.busy) {
+            (true, _) => "draining",
+            (false, Some(true)) => "yes",
+            (false, Some(false)) => "no",
+            (false, None) => "",
+        };
+        let since = node.since_ms.map(|since_ms| age(now, since_ms as f64 / 1000.0));
+        table.row([
+            node.name.as_str().into(),
+            node.pool.as_str().into(),
+            node.site.as_str().into(),
+            Cell::new(&node.phase, tone),
+            busy.into(),
+            node.shard.map(|shard| shard.to_string()).unwrap_or_default().into(),
+            node.version.as_deref().unwrap_or_default().into(),
+            since.unwrap_or_default().into(),
+            node.id.as_deref().unwrap_or_default().into(),
+            node.why.as_deref().unwrap_or_default().into(),
+        ]);
+    }
+    table
+}
+
+async fn list_known(args: &NodesArgs) -> Result<(), Trouble> {
     let mut answer = args.caller.superlink()?.call(&ListNodes {}).await?;
     let known = answer.nodes.len();
     answer.nodes.retain(|node| args.all || node.status != "unregistered");
     match args.output.format {
-        Format::Json => print_json(&answer),
+        format @ (Format::Json | Format::Yaml) => print_as(format, &answer),
         Format::Table if answer.nodes.is_empty() && known > 0 => {
             remark(&format!("No nodes; {known} were revoked or have left (--all shows them)."));
         }
@@ -63,7 +153,8 @@ fn table(nodes: &[Node], now: f64) -> Table {
         column("SINCE", false),
     ]);
     for node in nodes {
-        let tone = match node.status.as_str() {
+        let status = if node.draining { "draining" } else { &node.status };
+        let tone = match status {
             "online" => Tone::Good,
             "offline" => Tone::Bad,
             "unregistered" => Tone::Quiet,
@@ -72,7 +163,7 @@ fn table(nodes: &[Node], now: f64) -> Table {
         table.row([
             node.id.as_str().into(),
             node.name.as_str().into(),
-            Cell::new(&node.status, tone),
+            Cell::new(status, tone),
             node.client.as_str().into(),
             node.owner.as_str().into(),
             since(node).map_or_else(String::new, |then| age(now, then)).into(),
@@ -113,6 +204,7 @@ mod tests {
                 name: String::new(),
                 location: String::new(),
                 status: status.to_owned(),
+                draining: false,
                 client: String::new(),
                 owner: String::new(),
                 registered_at: 10.0,

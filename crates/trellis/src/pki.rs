@@ -11,13 +11,15 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use args::PkiArgs;
-use args::{Format, InitArgs, PkiCommand, RotateArgs};
-use report::{Failure, print_json, print_text};
+use args::{InitArgs, PkiCommand, RotateArgs};
+use report::{Failure, print_text};
 use serde_json::json;
 use trellis_pki::authority::{self, Authority, CA_VALIDITY};
 use trellis_pki::problem::Problem;
 use trellis_pki::span::Span;
 use trellis_pki::{Error, UnixSeconds};
+
+use crate::remote::{Format, print_as};
 
 /// Of an authority that is given none.
 const DEFAULT_NAME: &str = "trellis";
@@ -47,7 +49,9 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
     let authority = Authority::init(&args.dir, name, validity, now())?;
     let survey = authority.survey(now())?;
     match args.output.format {
-        Format::Json => print_json(&show::authority_json(authority.dir(), &survey, now())),
+        format @ (Format::Json | Format::Yaml) => {
+            print_as(format, &show::authority_json(authority.dir(), &survey, now()))
+        }
         Format::Table => {
             let dir = authority.dir().display();
             print_text(&show::certificate_text("CA", &survey.trusted[0].certificate, now()));
@@ -69,7 +73,9 @@ fn rotate(args: &RotateArgs) -> Result<(), Failure> {
     };
     let (state, next) = (authority.rotation(), authority.rotation().next_step());
     match args.output.format {
-        Format::Json => print_json(&json!({"changed": changed, "rotation": state, "next_step": next})),
+        format @ (Format::Json | Format::Yaml) => {
+            print_as(format, &json!({"changed": changed, "rotation": state, "next_step": next}))
+        }
         Format::Table => {
             if step.is_some() && !changed {
                 print_text("nothing to do\n");

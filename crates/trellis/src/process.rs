@@ -26,7 +26,7 @@ pub fn raise_open_file_limit() -> io::Result<u64> {
 
 /// Tells the allocator to take memory as it is needed. By default it takes pages of 2 MiB, and a program that waits most of
 /// the time holds 8 MiB for nothing.
-const MEMORY_AS_NEEDED: (&str, &str) = ("MIMALLOC_ARENA_EAGER_COMMIT", "0");
+pub const MEMORY_AS_NEEDED: (&str, &str) = ("MIMALLOC_ARENA_EAGER_COMMIT", "0");
 
 /// Starts this program again, in the same process, unless the allocator was told already: it reads its settings before
 /// anything else runs. Where that does not work, the program goes on and only takes more memory.

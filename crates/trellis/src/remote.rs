@@ -1,9 +1,10 @@
-//! What all commands that call a SuperLink share: how it is reached, where tokens come from, how results and troubles
+//! What all commands that call a SuperLink or a server share: how it is reached, where tokens come from, how results and troubles
 //! are shown. Knows no single command.
 
 mod connection;
 mod output;
 mod secret;
+mod server;
 mod table;
 mod time;
 mod trouble;
@@ -12,9 +13,10 @@ use std::future::Future;
 use std::process::ExitCode;
 
 pub use connection::{CallerArgs, ConnectionArgs};
-pub use output::{Format, OutputArgs, print, print_json, remark};
+pub use output::{Format, Listing, OutputArgs, entry, print, print_as, print_json, remark};
 pub use secret::{SaveArgs, token_from};
-pub use table::{Cell, Column, Table, Tone, clean};
+pub use server::{Found, ServerArgs, default_port, meant};
+pub use table::{Cell, Column, Table, Tone, clean, colours, painted};
 pub use time::{age, moment, parse_ttl};
 pub use trouble::{Trouble, explain};
 

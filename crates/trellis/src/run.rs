@@ -1,12 +1,14 @@
-//! `trellis run`: trains. Sends a run to a SuperLink, or makes a federation in this process and sends it there; then follows
-//! the run to its end. Wiring only: what is sent is decided in `plan`, what is seen in `show`.
+//! `trellis run`: trains. Sends a run to a server or a SuperLink, or makes a federation in this process and sends it there; then
+//! follows the run to its end. Wiring only: what is sent is decided in `plan`, what is seen in `show`.
 
 mod args;
 mod federation;
-mod follow;
+pub mod follow;
 mod plan;
-mod show;
+pub mod served;
+pub mod show;
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,6 +22,7 @@ use serde_json::json;
 use show::Show;
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
+use trellis_api::Client;
 use trellis_client::app::App;
 use trellis_client::{SuperLink, Target};
 use trellis_train::Options;
@@ -27,7 +30,7 @@ use trellis_train::submit::{Place, Submission, to_toml};
 
 use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::{StopSignals, raise_open_file_limit};
-use crate::remote::{Format, Trouble, print, print_json, remark};
+use crate::remote::{Format, Trouble, meant, print, print_as, remark};
 
 const CALLED: &str = "trellis run";
 const MODELS: &str = "models";
@@ -51,10 +54,11 @@ pub fn run(args: &RunArgs) -> ExitCode {
 }
 
 async fn train(args: &RunArgs) -> Result<ExitCode, Trouble> {
-    let remote = args.place.caller.names_superlink();
+    let served = served(args).await?;
+    let remote = served.is_some() || args.place.caller.names_superlink();
     let nodes = args.here.nodes.unwrap_or(DEFAULT_NODES);
     let place = if remote { Place::There { nodes: None } } else { Place::Here { nodes } };
-    let planned = all(misplaced(args, remote), all(plan(args, place), superlink(args, remote)))?;
+    let planned = all(misplaced(args, remote), all(plan(args, place), superlink(args)))?;
     let ((), (plan, superlink)) = planned;
     if args.dry_run {
         tell(&plan, args.output.format);
@@ -63,9 +67,39 @@ async fn train(args: &RunArgs) -> Result<ExitCode, Trouble> {
     for note in plan.training.iter().flat_map(|training| &training.notes) {
         remark(&format!("note: {note}"));
     }
-    match superlink {
-        Some(superlink) => there(args, &superlink, plan).await,
-        None => here(args, nodes, plan).await,
+    match (served, superlink) {
+        (Some((client, federation)), _) => on_server(args, &client, &federation, &plan).await,
+        (None, Some(superlink)) => there(args, &superlink, plan).await,
+        (None, None) => here(args, nodes, plan).await,
+    }
+}
+
+/// The server and the federation to train on: those that are named, or those of this machine. `None`: neither.
+async fn served(args: &RunArgs) -> Result<Option<(Client, String)>, Trouble> {
+    let named = args.federation.is_some() || args.server.is_given();
+    match (named, args.place.caller.names_superlink()) {
+        (true, true) => {
+            let what = "a SuperLink is given, and a federation of a server too";
+            let advice = "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK, the server by \
+                          TRELLIS_SERVER)";
+            Err(Trouble::usage(what, advice))
+        }
+        (true, false) => {
+            let client = args.server.client()?;
+            let federation = meant(&client, args.federation.as_deref()).await?;
+            Ok(Some((client, federation)))
+        }
+        (false, true) => Ok(None),
+        // Who says something about a federation in this process wants one.
+        (false, false) if only_here(args).iter().any(|(_, given)| *given) => Ok(None),
+        (false, false) => {
+            let Some(found) = args.server.find()? else { return Ok(None) };
+            if found.client.federations().await?.is_empty() {
+                return Ok(None);
+            }
+            let federation = meant(&found.client, None).await?;
+            Ok(Some((found.client, federation)))
+        }
     }
 }
 
@@ -78,29 +112,35 @@ fn all<A, B>(one: Result<A, Trouble>, other: Result<B, Trouble>) -> Result<(A, B
     }
 }
 
-fn superlink(args: &RunArgs, remote: bool) -> Result<Option<SuperLink>, Trouble> {
-    if remote { args.place.caller.superlink().map(Some) } else { Ok(None) }
+fn superlink(args: &RunArgs) -> Result<Option<SuperLink>, Trouble> {
+    if args.place.caller.names_superlink() { args.place.caller.superlink().map(Some) } else { Ok(None) }
+}
+
+/// Flags that are about a federation in this process, and whether they are given.
+fn only_here(args: &RunArgs) -> [(&'static str, bool); 4] {
+    let here = &args.here;
+    [
+        ("--nodes", here.nodes.is_some()),
+        ("--models", here.models.is_some()),
+        ("--state-dir", here.state_dir.is_some()),
+        ("--python", here.python.is_some()),
+    ]
 }
 
 /// Flags that belong to the other place.
 fn misplaced(args: &RunArgs, remote: bool) -> Result<(), Trouble> {
     let here = &args.here;
-    let only_here = [
-        ("--nodes", here.nodes.is_some()),
-        ("--models", here.models.is_some()),
-        ("--state-dir", here.state_dir.is_some()),
-        ("--python", here.python.is_some()),
-    ];
-    let given = only_here.into_iter().filter(|(_, given)| *given && remote);
+    let given = only_here(args).into_iter().filter(|(_, given)| *given && remote);
     let mut troubles: Vec<Trouble> = given
         .map(|(flag, _)| {
-            let what = format!("{flag} is for a federation in this process, and a SuperLink is given");
+            let given = if args.place.caller.names_superlink() { "SuperLink" } else { "federation" };
+            let what = format!("{flag} is for a federation in this process, and a {given} is given");
             Trouble::usage(what, "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK)")
         })
         .collect();
     if args.detach && !remote {
         let what = "--detach: a federation in this process ends with it";
-        troubles.push(Trouble::usage(what, "leave it out, or give --superlink"));
+        troubles.push(Trouble::usage(what, "leave it out, or give --superlink or --federation"));
     }
     if here.nodes == Some(0) {
         troubles.push(Trouble::usage("--nodes: without nodes nothing is trained", "give at least 1"));
@@ -113,19 +153,39 @@ fn tell(plan: &Submission, format: Format) {
     let fab = &plan.bundle.fab;
     match format {
         Format::Table => print(&format!("{}\nbundle {}, {} bytes\n", plan.summary(), fab.hash_str, fab.content.len())),
-        Format::Json => {
+        Format::Json | Format::Yaml => {
             let values: std::collections::BTreeMap<_, _> =
                 plan.values.iter().map(|(key, scalar)| (key, to_toml(scalar))).collect();
-            print_json(&json!({
-                "app": plan.bundle.metadata.id(),
-                "version": plan.bundle.metadata.version,
-                "fab_hash": fab.hash_str,
-                "fab_bytes": fab.content.len(),
-                "native": plan.training.is_some(),
-                "values": values,
-            }));
+            print_as(
+                format,
+                &json!({
+                    "app": plan.bundle.metadata.id(),
+                    "version": plan.bundle.metadata.version,
+                    "fab_hash": fab.hash_str,
+                    "fab_bytes": fab.content.len(),
+                    "native": plan.training.is_some(),
+                    "values": values,
+                }),
+            );
         }
     }
+}
+
+/// On a federation of a server.
+async fn on_server(args: &RunArgs, client: &Client, federation: &str, plan: &Submission) -> Result<ExitCode, Trouble> {
+    let mut signals = listen()?;
+    let run = client.start_run(federation, &served::new_run(plan), None).await?;
+    let mut show = Show::new(args.output.format);
+    show.started(&run.id, &format!("{}, on {federation}", plan.summary()));
+    if args.detach {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let follower = served::Follower::new(client, federation, &run, &mut signals);
+    let followed = match run.native {
+        true => follower.reports(&mut show).await?.0,
+        false => follower.log(&mut show).await?,
+    };
+    conclude(&run.id, &followed, &mut show, "")
 }
 
 /// On a SuperLink that is there already.
@@ -246,7 +306,7 @@ impl Trainer {
     }
 }
 
-fn listen() -> Result<StopSignals, Trouble> {
+pub fn listen() -> Result<StopSignals, Trouble> {
     StopSignals::listen().map_err(|error| Trouble::failed(format!("signals cannot be listened to: {error}"), None))
 }
 
@@ -258,23 +318,23 @@ fn start_log(verbose: bool) -> Result<(), Trouble> {
 }
 
 /// As a shell reports it.
-fn by_signal(number: i32) -> ExitCode {
+pub fn by_signal(number: i32) -> ExitCode {
     ExitCode::from(BY_SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0)))
 }
 
 /// Tells how it ended; what to exit with.
-fn conclude(run: u64, followed: &Followed, show: &mut Show, place: &str) -> Result<ExitCode, Trouble> {
+pub fn conclude(run: impl Display, followed: &Followed, show: &mut Show, place: &str) -> Result<ExitCode, Trouble> {
     match followed {
         Followed::Left(signal) => {
             remark(&format!("run {run} was told to stop, and may still be ending"));
             Ok(by_signal(*signal))
         }
         Followed::Stopped(ended, signal) => {
-            show.ended(run, ended, place);
+            show.ended(&run, ended, place);
             Ok(by_signal(*signal))
         }
         Followed::ToTheEnd(ended) => {
-            show.ended(run, ended, place);
+            show.ended(&run, ended, place);
             match ended.is_completed() {
                 true => Ok(ExitCode::SUCCESS),
                 false => Err(Trouble::failed(format!("run {run} {}: {}", ended.status, ended.details), None)),

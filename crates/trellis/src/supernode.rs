@@ -3,6 +3,7 @@
 
 mod args;
 mod check;
+mod drain;
 mod node_config;
 mod print;
 mod status;
@@ -43,8 +44,8 @@ pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
 /// with it.
 fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     let flags = Flags::new::<SupernodeArgs>(called, &SUPERNODE);
-    if arguments.first().is_some_and(|first| first == "status") {
-        return Err(tell_status(called, &flags, arguments));
+    if arguments.first().is_some_and(|first| first == "status" || first == "drain") {
+        return Err(ask_running(called, &flags, arguments));
     }
     let raw: RawArgs<SupernodeArgs> = here::read(&flags, arguments)?;
     let zero = if called == FLOWERS_NAME { Zero::Never } else { Zero::Unlimited };
@@ -59,23 +60,31 @@ fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     Ok(checked)
 }
 
-/// Lets clap read what follows: a question has few flags, and no configuration file.
-fn tell_status(called: &str, flags: &Flags, arguments: &[OsString]) -> ExitCode {
+/// Lets clap read what follows: what is asked of a running node has few flags, and no configuration file.
+fn ask_running(called: &str, flags: &Flags, arguments: &[OsString]) -> ExitCode {
     let words = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
-    let asked = match flags.parse::<SupernodeArgs>(words) {
-        Ok(SupernodeArgs { question: Some(Question::Status(asked)), .. }) => asked,
+    let question = match flags.parse::<SupernodeArgs>(words) {
+        Ok(SupernodeArgs { question: Some(question), .. }) => question,
         Ok(_) => return ExitCode::from(REFUSED),
         Err(message) => return crate::show(Some(message)),
+    };
+    let (word, given) = match &question {
+        Question::Status(asked) => ("status", asked.state_dir.clone()),
+        Question::Drain(asked) => ("drain", asked.state_dir.clone()),
     };
     let by_default = || {
         let nothing: RawArgs<()> = RawArgs::default();
         here::with_surroundings(|around| Checker::new(&nothing, around).default_state_dir("supernode"))
     };
-    let Some(state_dir) = asked.state_dir.filter(|path| !path.as_os_str().is_empty()).or_else(by_default) else {
-        complain(&format!("{called} status: neither HOME nor XDG_STATE_HOME is set\n  to do: give --state-dir\n"));
+    let Some(state_dir) = given.filter(|path| !path.as_os_str().is_empty()).or_else(by_default) else {
+        complain(&format!("{called} {word}: neither HOME nor XDG_STATE_HOME is set\n  to do: give --state-dir\n"));
         return ExitCode::from(REFUSED);
     };
-    status::run(&format!("{called} status"), &state_dir, asked.output.format)
+    let called = format!("{called} {word}");
+    match question {
+        Question::Status(asked) => status::run(&called, &state_dir, asked.output.format),
+        Question::Drain(asked) => drain::run(&called, &state_dir, &asked),
+    }
 }
 
 /// Checks with the real world around.

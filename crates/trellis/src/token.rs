@@ -8,7 +8,7 @@ use trellis_client::{CreateToken, ListTokens, RevokeToken, TokenEntry, WhoAmI};
 
 use crate::remote::{
     self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, parse_ttl,
-    print, print_json, remark,
+    print, print_as, remark,
 };
 
 /// What the SuperLink calls a token that works.
@@ -104,7 +104,7 @@ async fn list(all: bool, output: &OutputArgs, caller: &CallerArgs) -> Result<(),
     let mut answer = caller.superlink()?.call(&ListTokens {}).await?;
     answer.tokens.retain(|token| all || token.state == GOOD);
     match output.format {
-        Format::Json => print_json(&answer),
+        format @ (Format::Json | Format::Yaml) => print_as(format, &answer),
         Format::Table if answer.tokens.is_empty() => remark("No tokens."),
         Format::Table => table(&answer.tokens).print(),
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use trellis_client::WhoAmI;
 
-use crate::remote::{self, CallerArgs, Format, OutputArgs, Trouble, clean, print, print_json};
+use crate::remote::{self, CallerArgs, Format, OutputArgs, Trouble, clean, print, print_as};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -30,7 +30,7 @@ pub fn run(args: &WhoamiArgs) -> ExitCode {
 async fn show(args: &WhoamiArgs) -> Result<(), Trouble> {
     let me = args.caller.superlink()?.call(&WhoAmI {}).await?;
     match args.output.format {
-        Format::Json => print_json(&me),
+        format @ (Format::Json | Format::Yaml) => print_as(format, &me),
         Format::Table => print(&format!("{} ({})\n", clean(&me.name), clean(&me.role))),
     }
     Ok(())

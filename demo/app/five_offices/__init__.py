@@ -1,1 +1,1 @@
-"""Five post offices learn to read digits without showing each other a letter: the app behind `make demo`."""
+"""Five post offices learn to sort letters without showing each other one: a Flower app with numpy, and nothing of Trellis."""

@@ -33,6 +33,10 @@ impl Proof {
         Proof { key, last: Mutex::default() }
     }
 
+    pub fn key(&self) -> &NodeKey {
+        &self.key
+    }
+
     pub fn public_key(&self) -> String {
         self.key.public_pem()
     }

@@ -162,7 +162,7 @@ fn quote(body: &[u8]) -> String {
 }
 
 /// Takes back gRPC's way to put any text into a header.
-pub(super) fn percent_decoded(text: &[u8]) -> String {
+pub(crate) fn percent_decoded(text: &[u8]) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, after @ ..] = rest {

@@ -2,6 +2,7 @@
 
 #[path = "../calls/authority.rs"]
 mod authority;
+mod control;
 mod security;
 mod superlink;
 

@@ -40,7 +40,7 @@ struct Replies {
 
 /// How the node is; an error where it does not say.
 pub async fn ask(socket: &Path) -> io::Result<Report> {
-    let body = exchange(socket, "GET", "/status").await?;
+    let body = exchange(socket, "GET", "/status", "").await?;
     let status: Status = serde_json::from_slice(&body).map_err(io::Error::other)?;
     let waiting = status.replies.map_or(0, |replies| replies.waiting);
     Ok(Report {
@@ -57,18 +57,20 @@ pub async fn ask(socket: &Path) -> io::Result<Report> {
 
 /// Tells the node to take no new work.
 pub async fn drain(socket: &Path) -> io::Result<()> {
-    exchange(socket, "POST", "/drain").await.map(drop)
+    exchange(socket, "POST", "/drain", "{\"drain\": true}").await.map(drop)
 }
 
 fn millis(seconds: f64) -> Millis {
     (seconds.max(0.0) * 1000.0) as Millis
 }
 
-async fn exchange(socket: &Path, method: &str, path: &str) -> io::Result<Vec<u8>> {
+async fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> io::Result<Vec<u8>> {
+    let length = body.len();
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nhost: supernode\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    let question = head + body;
     let exchange = async {
         let mut stream = UnixStream::connect(socket).await?;
-        let question =
-            format!("{method} {path} HTTP/1.1\r\nhost: supernode\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         stream.write_all(question.as_bytes()).await?;
         let mut answer = Vec::new();
         stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer).await?;

@@ -66,6 +66,7 @@ pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
     let mut program = Program::new(&place.program)
         .arg("supernode")
         .flag("--superlink", &spec.coordinator)
+        .flag("--name", place.id.part.name())
         .flag("--state-dir", &place.state)
         .flag("--node-config", &settings)
         .flag("--isolation", isolation(spec.isolation));

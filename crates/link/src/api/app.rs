@@ -238,10 +238,11 @@ pub async fn update_run_status(
 
 pub async fn get_nodes(link: &Link, caller: &Caller, request: GetNodesRequest) -> Result<GetNodesResponse, Refusal> {
     let now = link.now();
-    let online = link.read(|view| {
+    let mut online = link.read(|view| {
         running(view, caller.run(request.run_id))?;
         view.online_nodes(now)
     })?;
+    link.draining.leave_out(&mut online);
     Ok(GetNodesResponse { nodes: online.into_iter().map(|id| Node { node_id: id.0 }).collect() })
 }
 

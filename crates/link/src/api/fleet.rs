@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use serde::Deserialize;
 use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
@@ -16,6 +17,7 @@ use trellis_wire::proto::*;
 
 use super::app::session_id;
 use super::random_id;
+use super::trellis::{Nothing, node_id};
 use crate::clock::system_now;
 use crate::convert;
 use crate::dialect::Client;
@@ -98,6 +100,8 @@ pub async fn activate_node(
     let node = link.write(activate).await?;
     crash::point("node-activated");
     tracing::debug!(node = node.0, client = caller.client, "node activated");
+    // A process that begins takes work; if it does not, it says so.
+    link.draining.set(node, false);
     link.watch.node_joined(node, Some(caller.remote));
     Ok(ActivateNodeResponse { node_id: node.0 })
 }
@@ -109,6 +113,7 @@ pub async fn deactivate_node(
 ) -> Result<DeactivateNodeResponse, Refusal> {
     let (node, now) = (caller.is_node(link, NodeId(request.node_id))?, link.now());
     link.write(move |tx| fleet::deactivate(tx, node, now)).await?;
+    link.draining.set(node, false);
     link.watch.node_left(node, Departure::Deactivated);
     Ok(DeactivateNodeResponse {})
 }
@@ -123,6 +128,7 @@ pub async fn unregister_node(
         return Err(registered_elsewhere("unregistered"));
     }
     link.write(move |tx| fleet::unregister(tx, node, now)).await?;
+    link.draining.set(node, false);
     link.watch.node_left(node, Departure::Unregistered);
     Ok(UnregisterNodeFleetResponse {})
 }
@@ -139,6 +145,37 @@ pub async fn send_node_heartbeat(
     };
     let success = link.write_soon(beat).await?;
     Ok(SendNodeHeartbeatResponse { success })
+}
+
+/// What a node says of itself beyond what Flower has words for. What is left out stays as it is.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    node_id: String,
+    #[serde(default)]
+    name: Option<String>,
+    /// It takes no new work, and is not to be chosen for any.
+    #[serde(default)]
+    draining: Option<bool>,
+}
+
+pub async fn describe_node(link: &Link, caller: &Caller, said: Description) -> Result<Nothing, Refusal> {
+    let node = caller.is_node(link, node_id(&said.node_id)?)?;
+    if let Some(name) = said.name {
+        let (caller, owned) = (caller.clone(), link.supernode_auth);
+        let rename = move |tx: &mut dyn Tx| {
+            let node = caller.is_node_in(tx, node)?;
+            fleet::name_itself(tx, node, &name, owned)
+        };
+        link.write(rename).await?;
+    }
+    if let Some(draining) = said.draining
+        && link.draining.set(node, draining)
+    {
+        tracing::info!(node = node.0, draining, "a node says whether it takes new work");
+        link.nodes_changed();
+    }
+    Ok(Nothing {})
 }
 
 /// Held until there is something for the node, or the hold is over.

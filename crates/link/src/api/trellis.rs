@@ -29,7 +29,7 @@ fn invalid(text: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(Kind::Invalid, text)
 }
 
-fn node_id(text: &str) -> Result<NodeId, Refusal> {
+pub(super) fn node_id(text: &str) -> Result<NodeId, Refusal> {
     text.parse().map(NodeId).map_err(|_| invalid(format!("'{text:.40}' is not the ID of a node")))
 }
 
@@ -54,6 +54,8 @@ struct Node {
     name: String,
     location: String,
     status: &'static str,
+    /// It takes no new work.
+    draining: bool,
     client: String,
     owner: String,
     registered_at: Seconds,
@@ -71,6 +73,7 @@ pub async fn list_nodes(link: &Link, _: &Who, _: Nothing) -> Result<Nodes, Refus
     let nodes = link.read(|view| view.nodes())?.into_iter().map(|node| Node {
         id: node.id.to_string(),
         status: node.state().at(now).name(),
+        draining: link.draining.has(node.id),
         registered_at: node.registered_at,
         last_activated_at: node.last_activated_at,
         last_deactivated_at: node.last_deactivated_at(now),
@@ -93,6 +96,7 @@ pub struct NodeName {
 pub async fn revoke_node(link: &Link, who: &Who, request: NodeName) -> Result<Nothing, Refusal> {
     let (node, now, who) = (node_id(&request.id)?, link.now(), who.clone());
     link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
+    link.draining.set(node, false);
     link.watch.node_left(node, Departure::Unregistered);
     Ok(Nothing {})
 }

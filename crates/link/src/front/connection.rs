@@ -44,7 +44,8 @@ impl Port {
         match self {
             Port::Http => true,
             Port::Control => matches!(rpc.api, Api::Control | Api::Trellis) && rpc.access != Access::App,
-            Port::Fleet => rpc.api == Api::Fleet,
+            // Those of ours, too, that are for nodes.
+            Port::Fleet => rpc.access == Access::Node,
             // Those of ours, too, that are for apps.
             Port::App => matches!(rpc.access, Access::App | Access::Launcher),
             Port::Metrics => false,

@@ -347,6 +347,14 @@ fn join(mut call: Call) -> Handling {
     })
 }
 
+fn describe_node(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = call.node()?;
+        let request = call.read_json().await?;
+        json(&fleet::describe_node(&call.link, &caller, request).await?)
+    })
+}
+
 fn report_training(mut call: Call) -> Handling {
     Box::pin(async move {
         let caller = call.app()?;
@@ -457,6 +465,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "RevokeNode", Http, Account(Administer), json!(revoke_node)),
     Rpc::new(TRELLIS, "CreateJoinToken", Http, Account(Administer), json!(create_join_token)),
     Rpc::new(TRELLIS, "Join", Http, Node, join),
+    Rpc::new(TRELLIS, "DescribeNode", Http, Node, describe_node),
     Rpc::new(TRELLIS, "CreateAccount", Http, Account(Administer), json!(create_account)),
     Rpc::new(TRELLIS, "ListAccounts", Http, Account(Administer), json!(list_accounts)),
     Rpc::new(TRELLIS, "SetRole", Http, Account(Administer), json!(set_role)),

@@ -44,6 +44,9 @@ fn message(rpc: &Rpc, node: &TestNode) -> Vec<u8> {
         }
         (Api::Fleet, "DeactivateNode" | "UnregisterNode") => DeactivateNodeRequest { node_id: node.id }.encode_to_vec(),
         (Api::Fleet, _) => GetRunRequest { node: node.reference(), run_id: 0 }.encode_to_vec(),
+        (Api::Trellis, "DescribeNode") => {
+            serde_json::json!({"node_id": node.id.to_string(), "draining": true}).to_string().into_bytes()
+        }
         (Api::Trellis, "Join") => serde_json::json!({"token": "x", "public_key": node.pem}).to_string().into_bytes(),
         _ => Vec::new(),
     }
@@ -160,7 +163,11 @@ async fn nodes_must_be_who_they_say() {
         ("a revoked identity", revoked.signature(&timestamp(0))),
     ];
     let grpc_and_http = refuse(&link, |rpc| rpc.access == Access::Node, &intruders, &victim, Told::WhoAreYou).await;
-    assert_eq!(grpc_and_http, 25 * intruders.len(), "12 calls over both transports, and joining");
+    assert_eq!(
+        grpc_and_http,
+        26 * intruders.len(),
+        "12 calls over both transports, joining, and what it says of itself"
+    );
     // The revoked node speaks for itself, and is nobody.
     let itself = [("its own revoked identity", revoked.signature(&timestamp(0)))];
     let calls = |rpc: &Rpc| rpc.api == Api::Fleet && !matches!(rpc.name, "RegisterNode" | "ActivateNode");

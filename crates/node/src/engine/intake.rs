@@ -27,9 +27,16 @@ pub async fn take_all(engine: Arc<Engine>) -> Result<(), Error> {
     let mut pause = SHORTEST_PAUSE;
     loop {
         let Some(slot) = slot(&engine).await else { return Ok(()) };
+        if wanted(&engine).await.is_none() {
+            return Ok(());
+        }
         let Some(node) = engine.identity().await else { return Ok(()) };
         let asked = Instant::now();
-        match engine.link.call(|fleet| async move { fleet.pull_messages(node).await }).await {
+        let pulled = tokio::select! {
+            pulled = engine.link.call(|fleet| async move { fleet.pull_messages(node).await }) => pulled,
+            () = recalled(&engine) => continue,
+        };
+        match pulled {
             Ok(answer) if answer.messages_list.is_empty() => {
                 if asked.elapsed() < HELD {
                     if engine.pause(pause).await.is_none() {
@@ -54,6 +61,21 @@ pub async fn take_all(engine: Arc<Engine>) -> Result<(), Error> {
             }
         }
     }
+}
+
+/// Waits until the node takes work. `None`: it stops.
+async fn wanted(engine: &Engine) -> Option<()> {
+    tokio::select! {
+        () = engine.stop.cancelled() => None,
+        () = engine.drain.until(false) => Some(()),
+    }
+}
+
+/// Waits until a question that the SuperLink holds is to be taken back. Who holds it hands out again what nobody confirmed; an
+/// official one does not, and answers sooner.
+async fn recalled(engine: &Engine) {
+    tokio::time::sleep(HELD).await;
+    engine.drain.until(true).await;
 }
 
 async fn refused(engine: &Engine, error: &FleetError) -> Option<()> {

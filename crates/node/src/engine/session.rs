@@ -153,7 +153,7 @@ pub async fn leave(engine: &Engine) {
     let Some(id) = *engine.identity.borrow() else { return };
     let fleet = engine.link.fleet();
     let told = async {
-        if takes_part(engine).await {
+        if takes_part(engine).await && !has_drained(engine).await {
             fleet.send_heartbeat(id, RETURN_INTERVAL_S).await.map(drop)
         } else {
             fleet.deactivate_node(id).await
@@ -161,6 +161,11 @@ pub async fn leave(engine: &Engine) {
     };
     let gone = tokio::time::timeout(LEAVE_LIMIT, told).await;
     tracing::debug!(?gone, "left");
+}
+
+/// It was told to take no new work, and owes nothing: it is not expected back.
+async fn has_drained(engine: &Engine) -> bool {
+    engine.drain.is_on() && engine.disk(|store| Ok(store.all_work()?.is_empty())).await.unwrap_or(false)
 }
 
 async fn takes_part(engine: &Engine) -> bool {

@@ -1,17 +1,19 @@
-//! Asks a running node how it is, through its socket.
+//! Asks a running node how it is, through its socket, and tells it whether to take new work.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::Request;
 use hyper::client::conn::http1;
+use hyper::http::request::Builder;
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use super::Status;
+use super::{DrainWish, Draining, Status};
 
 /// A node that is alive answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -31,6 +33,17 @@ pub enum AskError {
 
 /// How the node that listens on `socket` is.
 pub async fn ask(socket: &Path) -> Result<Status, AskError> {
+    exchange(socket, Request::get("/status"), Bytes::new()).await
+}
+
+/// Tells the node that listens on `socket` to take no new work, or to take it again; whether it does.
+pub async fn drain(socket: &Path, drain: bool) -> Result<bool, AskError> {
+    let wish = serde_json::to_vec(&DrainWish { drain }).expect("plain data");
+    let answer: Draining = exchange(socket, Request::post("/drain"), wish.into()).await?;
+    Ok(answer.draining)
+}
+
+async fn exchange<A: DeserializeOwned>(socket: &Path, request: Builder, body: Bytes) -> Result<A, AskError> {
     let path = || socket.to_owned();
     let stream = match UnixStream::connect(socket).await {
         Ok(stream) => stream,
@@ -39,15 +52,19 @@ pub async fn ask(socket: &Path) -> Result<Status, AskError> {
         }
         Err(source) => return Err(AskError::Closed { path: path(), source }),
     };
-    match tokio::time::timeout(PATIENCE, exchange(stream)).await {
+    match tokio::time::timeout(PATIENCE, over(stream, request, body)).await {
         Err(_) => Err(AskError::Silent { path: path() }),
         Ok(answer) => answer.map_err(|source| AskError::Strange { path: path(), source }),
     }
 }
 
-async fn exchange(stream: UnixStream) -> Result<Status, Box<dyn std::error::Error + Send + Sync>> {
+async fn over<A: DeserializeOwned>(
+    stream: UnixStream,
+    request: Builder,
+    body: Bytes,
+) -> Result<A, Box<dyn std::error::Error + Send + Sync>> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get("/status").header("host", "supernode").body(Empty::<Bytes>::new())?;
+    let request = request.header("host", "supernode").body(Full::new(body))?;
     let answer = async {
         let response = sender.send_request(request).await?;
         if !response.status().is_success() {

@@ -63,6 +63,7 @@ pub struct Metrics {
 #[derive(Default)]
 struct AtScrape {
     connected: Gauge,
+    draining: Gauge,
     runs: Gauge,
     under_way: Gauge,
     replies_waiting: Gauge,
@@ -86,6 +87,7 @@ impl AtScrape {
         let mut gauge = |name: &str, help: &str| register(r, name, help, Gauge::default());
         AtScrape {
             connected: gauge("connected", "1: the link to the SuperLink works"),
+            draining: gauge("draining", "1: the node takes no new instructions"),
             runs: gauge("runs", "Runs that the node has worked for and that are not over"),
             under_way: gauge("instructions_under_way", "Instructions received and not yet carried out"),
             replies_waiting: gauge("replies_waiting", "Replies that wait for the link"),
@@ -107,6 +109,7 @@ impl AtScrape {
 
     fn fill(&self, status: &Status, now: Seconds) {
         self.connected.set(matches!(status.link, Link::Connected { .. }).into());
+        self.draining.set(status.draining.into());
         self.runs.set(status.runs.len() as i64);
         self.under_way.set(status.instructions_under_way as i64);
         self.replies_waiting.set(status.replies.waiting as i64);

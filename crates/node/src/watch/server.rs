@@ -1,5 +1,6 @@
 //! Answers those who ask how the node is: on a Unix socket in the state directory whoever may use the directory, and on
-//! an address for monitoring everybody who reaches it. Plain HTTP/1.1, one request per connection.
+//! an address for monitoring everybody who reaches it. The socket takes one wish, too: to take no new work. Plain HTTP/1.1, one
+//! request per connection.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -24,11 +25,14 @@ use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::{Watch, metrics};
+use super::{DrainWish, Draining, Watch, metrics};
+use crate::drain::Drain;
 
 /// Asked by people and a scraper or two; more at once is a mistake of somebody's.
 const MAX_CONNECTIONS: usize = 16;
 const BACKLOG: u32 = 16;
+/// What may be said here fits well into it.
+const MAX_WISH_BYTES: usize = 4096;
 /// For one request and its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// When no connection can be taken (open files are exhausted), it is tried again after this.
@@ -54,10 +58,10 @@ fn directory(socket: &Path) -> std::path::Display<'_> {
     socket.parent().unwrap_or(socket).display()
 }
 
-/// Who asks, by where they came in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Who asks, by where they came in. Who has the socket may say something, too.
+#[derive(Debug, Clone)]
 enum Door {
-    Socket,
+    Socket(Drain),
     Network,
 }
 
@@ -100,7 +104,7 @@ impl StatusServer {
     }
 
     /// Answers until `shutdown`.
-    pub async fn serve(self, watch: Watch, shutdown: impl Future<Output = ()>) {
+    pub async fn serve(self, watch: Watch, drain: Drain, shutdown: impl Future<Output = ()>) {
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let mut connections = JoinSet::new();
         let mut shutdown = std::pin::pin!(shutdown);
@@ -113,7 +117,7 @@ impl StatusServer {
             let accepted = tokio::select! {
                 () = &mut shutdown => return,
                 accepted = self.socket.accept() => accepted.map(|(stream, _)| {
-                    connections.spawn(attend(TokioIo::new(stream), Door::Socket, watch.clone(), slot));
+                    connections.spawn(attend(TokioIo::new(stream), Door::Socket(drain.clone()), watch.clone(), slot));
                 }),
                 accepted = accept(self.metrics.as_ref()) => accepted.map(|stream| {
                     connections.spawn(attend(TokioIo::new(stream), Door::Network, watch.clone(), slot));
@@ -163,9 +167,11 @@ async fn attend<S>(stream: TokioIo<S>, door: Door, watch: Watch, _slot: OwnedSem
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(&request, door, &watch);
-        async move { Ok::<_, Infallible>(answer) }
+    let service = service_fn(|request: Request<Incoming>| async {
+        Ok::<_, Infallible>(match (&door, request.method(), request.uri().path()) {
+            (Door::Socket(drain), &Method::POST, "/drain") => switch(request, drain, &watch).await,
+            _ => answer(&request, &door, &watch),
+        })
     });
     let mut builder = http1::Builder::new();
     builder.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(PATIENCE);
@@ -173,12 +179,32 @@ where
     let _ = tokio::time::timeout(PATIENCE, builder.serve_connection(stream, service)).await;
 }
 
-fn answer(request: &Request<Incoming>, door: Door, watch: &Watch) -> Response<Full<Bytes>> {
+/// `{"drain": true}`: from now on no new work.
+async fn switch(request: Request<Incoming>, drain: &Drain, watch: &Watch) -> Response<Full<Bytes>> {
+    let body = Limited::new(request.into_body(), MAX_WISH_BYTES).collect().await.map(Collected::to_bytes);
+    let wish = body.map_err(|error| error.to_string());
+    match wish.and_then(|body| serde_json::from_slice(&body).map_err(|error| error.to_string())) {
+        Ok(DrainWish { drain: draining }) => {
+            if drain.is_on() != draining {
+                tracing::info!(draining, "told whether to take new instructions");
+            }
+            drain.set(draining);
+            watch.draining(draining);
+            let answer = serde_json::to_vec(&Draining { draining }).expect("plain data");
+            page(StatusCode::OK, "application/json", answer)
+        }
+        Err(why) => {
+            page(StatusCode::BAD_REQUEST, "text/plain", format!("{{\"drain\": true}} or false is needed: {why}\n"))
+        }
+    }
+}
+
+fn answer(request: &Request<Incoming>, door: &Door, watch: &Watch) -> Response<Full<Bytes>> {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         return page(StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET\n");
     }
     match (request.uri().path(), door) {
-        ("/status", Door::Socket) => {
+        ("/status", Door::Socket(_)) => {
             let status = serde_json::to_vec(&watch.status()).expect("a status is plain data");
             page(StatusCode::OK, "application/json", status)
         }
@@ -187,7 +213,7 @@ fn answer(request: &Request<Incoming>, door: Door, watch: &Watch) -> Response<Fu
             true => page(StatusCode::OK, "text/plain", "connected\n"),
             false => page(StatusCode::SERVICE_UNAVAILABLE, "text/plain", "not connected to the SuperLink\n"),
         },
-        (_, Door::Socket) => page(StatusCode::NOT_FOUND, "text/plain", "there are /status and /metrics\n"),
+        (_, Door::Socket(_)) => page(StatusCode::NOT_FOUND, "text/plain", "there are /status, /metrics and /drain\n"),
         (_, Door::Network) => page(StatusCode::NOT_FOUND, "text/plain", "there are /metrics and /health\n"),
     }
 }

@@ -20,12 +20,35 @@ pub struct Status {
     pub node_id: Option<NodeId>,
     pub node_name: Option<String>,
     pub link: Link,
+    /// It takes no new work.
+    #[serde(default)]
+    pub draining: bool,
     pub instructions_under_way: u64,
     pub runs: Vec<RunStatus>,
     pub replies: Replies,
     pub apps: Vec<AppStatus>,
     pub gpu: Gpu,
     pub disk: Disk,
+}
+
+impl Status {
+    /// Nothing is under way, and nothing waits to be delivered.
+    pub fn is_idle(&self) -> bool {
+        self.instructions_under_way == 0 && self.replies.waiting == 0
+    }
+}
+
+/// What is asked at `/drain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainWish {
+    pub drain: bool,
+}
+
+/// What is answered there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draining {
+    pub draining: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

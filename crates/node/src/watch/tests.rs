@@ -8,6 +8,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::drain::Drain;
 
 const NOW: Seconds = 1000.0;
 
@@ -37,6 +38,7 @@ fn busy() -> Watch {
     watch.app_ended(AppEnd::Memory);
     watch.gpu(Gpu::Ready { devices: vec!["0".into(), "1".into()] });
     watch.disk(5, 10);
+    watch.draining(true);
     watch
 }
 
@@ -96,6 +98,7 @@ fn a_scrape_has_what_happened() {
         "trellis_node_connections_total{transport=\"http\"} 1",
         "trellis_node_connections_total{transport=\"grpc\"} 0",
         "trellis_node_connection_failures_total 0",
+        "trellis_node_draining 1",
         "trellis_node_runs 1",
         "trellis_node_instructions_received_total 3",
         "trellis_node_instructions_under_way 1",
@@ -147,6 +150,7 @@ fn every_metric_is_documented() {
 struct Running {
     socket: PathBuf,
     address: std::net::SocketAddr,
+    switch: Drain,
     stop: oneshot::Sender<()>,
     served: tokio::task::JoinHandle<()>,
 }
@@ -157,8 +161,12 @@ async fn run(watch: Watch, directory: &Path) -> Running {
     let address = server.metrics_address().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async { drop(stopped.await) };
-    let served = tokio::spawn(async move { server.serve(watch, shutdown).await });
-    Running { socket, address, stop, served }
+    let switch = Drain::default();
+    let served = tokio::spawn({
+        let switch = switch.clone();
+        async move { server.serve(watch, switch, shutdown).await }
+    });
+    Running { socket, address, switch, stop, served }
 }
 
 async fn get(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, request: &str) -> (u16, String) {
@@ -185,6 +193,21 @@ async fn each_door_has_its_pages() {
     assert_eq!(by_address("GET /status").await.0, 404);
     assert_eq!(by_socket("POST /status").await.0, 405);
     assert_eq!(ask(&running.socket).await.unwrap(), watch.status());
+}
+
+#[tokio::test]
+async fn the_socket_takes_the_wish_to_drain_and_nobody_else_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let watch = watch();
+    let running = run(watch.clone(), directory.path()).await;
+    for wish in [true, true, false] {
+        assert_eq!(drain(&running.socket, wish).await.unwrap(), wish);
+        assert_eq!((running.switch.is_on(), ask(&running.socket).await.unwrap().draining), (wish, wish));
+    }
+    let by_address = get(TcpStream::connect(running.address).await.unwrap(), "POST /drain").await;
+    let empty = get(UnixStream::connect(&running.socket).await.unwrap(), "POST /drain").await;
+    assert_eq!((by_address.0, empty.0), (405, 400));
+    assert!(empty.1.contains("is needed"), "{}", empty.1);
 }
 
 #[tokio::test]

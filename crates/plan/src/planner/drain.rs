@@ -7,6 +7,9 @@ use crate::observed::{Facts, Phase, Sighting};
 use crate::report::Weight;
 use crate::resource::ResourceId;
 
+/// What [`crate::Verb::word`] calls it.
+const DRAIN: &str = "drain";
+
 /// Whether something that works may be taken now.
 pub(super) enum Finished {
     /// It works on nothing, or its time is up.
@@ -32,7 +35,7 @@ pub(super) fn finished(
     if now_ms >= until_ms {
         return Finished::Yes;
     }
-    if can_drain && !facts.draining {
+    if can_drain && !facts.draining && !is_deaf(ledger, id) {
         return Finished::Tell;
     }
     let left = words(until_ms - now_ms);
@@ -44,6 +47,11 @@ pub(super) fn finished(
             Finished::NotYet { why, until_ms }
         }
     }
+}
+
+/// Its driver said that it can never be told, whatever other nodes of the driver can.
+fn is_deaf(ledger: &Ledger, id: &ResourceId) -> bool {
+    ledger.tries.get(id).is_some_and(|tries| tries.never && tries.verb == DRAIN)
 }
 
 /// It works, and nobody asked it to stop.
@@ -80,5 +88,37 @@ pub(super) fn all_taken(ledger: &Ledger, max_unavailable: u32) -> (Weight, Strin
         [] => (Weight::Stuck, "upgrade.maxUnavailable lets no node ever be taken away".to_owned()),
         [name] => (Weight::Waits, format!("{name} is away, and not more than {max_unavailable} may be")),
         names => (Weight::Waits, format!("{} are away, and not more than {max_unavailable} may be", names.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::action::{Action, Order, Outcome, Verb};
+    use crate::observed::Addresses;
+
+    #[test]
+    fn who_can_never_be_told_is_taken_when_it_is_idle() {
+        let id = ResourceId::try_from("fed/lab/node/a-0".to_owned()).expect("an id");
+        let idle = Facts {
+            phase: Phase::Ready,
+            busy: Some(false),
+            draining: false,
+            version: None,
+            addresses: Addresses::default(),
+            runs: None,
+            shard: None,
+            node_id: None,
+            since_ms: 0,
+            instance: 1,
+        };
+        let mut ledger = Ledger { drain_timeout_ms: 60_000, ..Ledger::default() };
+        assert!(matches!(finished(&mut ledger, &id, &idle, true, 0), Finished::Tell));
+        let drain = Action { order: Order::default(), verb: Verb::Drain { id: id.clone() } };
+        ledger.asked(&drain.verb, 0);
+        ledger.record(&drain, &Outcome::Refused { why: "it has no ears".to_owned(), retry: false });
+        assert!(matches!(finished(&mut ledger, &id, &idle, true, 1), Finished::Yes));
+        let unseen = Facts { busy: None, ..idle };
+        assert!(matches!(finished(&mut ledger, &id, &unseen, true, 1), Finished::NotYet { .. }));
     }
 }

@@ -70,7 +70,7 @@ pub async fn rounds(shared: &Shared, view: &View, id: &str, after: Option<u64>) 
     let history = superlink.call(&RunHistory { run_id: id.to_owned(), after_round: after }).await;
     let history = match history {
         // One of Flower's own keeps no rounds.
-        Err(Error::Refused { status: 404, .. } | Error::Unexpected { status: 404, .. }) => {
+        Err(error) if error.is_unknown_call() => {
             ask(view, &superlink, number).await?;
             return Ok(TrainingRounds::default());
         }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trellis_driver_local::{LocalDriver, LocalSettings};
 use trellis_plan::{Driver, ResourceId};
 use trellis_spec::{self as spec, Federation, Name};
 
@@ -28,14 +29,20 @@ pub struct Sites {
 }
 
 enum Kind {
+    Real { local: Arc<LocalDriver> },
     Simulated(Arc<SimulatedDriver>),
 }
 
 impl Sites {
-    pub fn open(settings: &PlatformSettings, _bells: Arc<Bells>) -> Result<Sites, StartError> {
+    /// `bells` are rung when a driver notices something by itself.
+    pub fn open(settings: &PlatformSettings, bells: Arc<Bells>) -> Result<Sites, StartError> {
         let kind = match &settings.sites {
             SiteDrivers::Simulated(sites) => Kind::Simulated(Arc::new(SimulatedDriver(Arc::clone(sites)))),
-            SiteDrivers::Real => Kind::Simulated(Arc::new(SimulatedDriver(SimulatedSites::new(1)))),
+            SiteDrivers::Real => {
+                let local = LocalSettings { directory: settings.directory.clone(), program: settings.program.clone() };
+                let local = LocalDriver::open(local, Arc::new(move |federation| bells.ring(federation)))?;
+                Kind::Real { local: Arc::new(local) }
+            }
         };
         Ok(Sites { kind })
     }
@@ -68,36 +75,40 @@ impl Sites {
 
     fn driver(&self, driver: &spec::Driver) -> Option<Arc<dyn Driver>> {
         match (&self.kind, driver) {
-            (Kind::Simulated(_), _) => Some(self.usual()),
+            (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => Some(self.usual()),
+            (Kind::Real { .. }, spec::Driver::OpenNebula { .. } | spec::Driver::Kubernetes { .. }) => None,
         }
     }
 
     fn usual(&self) -> Arc<dyn Driver> {
         match &self.kind {
+            Kind::Real { local } => Arc::clone(local) as Arc<dyn Driver>,
             Kind::Simulated(driver) => Arc::clone(driver) as Arc<dyn Driver>,
         }
     }
 
     /// Where a part writes what it says; `None`: nowhere.
-    pub fn log_path(&self, _id: &ResourceId) -> Option<PathBuf> {
+    pub fn log_path(&self, id: &ResourceId) -> Option<PathBuf> {
         match &self.kind {
+            Kind::Real { local } => Some(local.log_path(id)),
             Kind::Simulated(_) => None,
         }
     }
 
     /// The authorities that users of a federation must trust, as a file; `None`: those of the system.
     pub fn trust_path(&self, federation: &Federation) -> Option<PathBuf> {
-        if let spec::Tls::Files { trust, .. } = &federation.security.tls {
-            return Some(trust.clone());
-        }
-        match &self.kind {
-            Kind::Simulated(_) => None,
+        match (&self.kind, &federation.security.tls) {
+            (_, spec::Tls::Off) => None,
+            (_, spec::Tls::Files { trust, .. }) => Some(trust.clone()),
+            (Kind::Real { local }, spec::Tls::Auto) => local.trust_path(&federation.name),
+            (Kind::Simulated(_), spec::Tls::Auto) => None,
         }
     }
 
     /// Where the SuperLink of a federation puts the token of its first administrator; `None`: it asks nobody who he is.
-    pub fn token_path(&self, _federation: &Federation) -> Option<PathBuf> {
+    pub fn token_path(&self, federation: &Federation) -> Option<PathBuf> {
         match &self.kind {
+            Kind::Real { local } => local.token_path(&federation.name),
             Kind::Simulated(_) => None,
         }
     }

@@ -8,13 +8,19 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use trellis_api::{Event, Run, RunState, Training, TrainingReport};
-use trellis_client::{Error, RunHistory, SuperLink};
+use trellis_client::{Error, RunHistory, SuperLink, Watch};
 use trellis_spec::Name;
 
 use super::convert;
 use super::shared::Shared;
 use super::superlink::Endpoint;
 
+/// A SuperLink that has nothing to tell answers after this long.
+const HOLD_S: u64 = 25;
+/// Rounds of a small model take milliseconds: some are looked at together.
+const BREATH: Duration = Duration::from_millis(30);
+/// Of more runs than these all are listed at once.
+const FEW_RUNS: usize = 8;
 /// Between looks while a run is at work, and while none is, at a SuperLink that does not tell by itself.
 const GLANCE: Duration = Duration::from_secs(1);
 const IDLE_GLANCE: Duration = Duration::from_secs(2);
@@ -31,6 +37,19 @@ pub struct Watcher {
     followed: BTreeMap<u64, Followed>,
     /// The runs were listed before: what is new now is news.
     has_listed: bool,
+}
+
+/// How it is learnt that something changed.
+enum Watching {
+    /// It tells what happened after a moment of its own.
+    From(Option<String>),
+    /// It is looked at now and then.
+    NotServed,
+}
+
+enum Change {
+    Runs(Vec<String>),
+    Any,
 }
 
 /// What was heard of a run.
@@ -79,8 +98,14 @@ impl Watcher {
             Ok(superlink) => superlink,
             Err(refusal) => return tracing::warn!(federation = %self.name, "{refusal}"),
         };
+        let mut watching = Watching::From(None);
         loop {
-            match self.look(&superlink).await {
+            let looked = match self.change(&superlink, &mut watching).await {
+                Ok(Change::Runs(runs)) => self.look_at(&superlink, &runs).await,
+                Ok(Change::Any) => self.look(&superlink).await,
+                Err(error) => Err(error),
+            };
+            match looked {
                 Ok(()) => *pause = PAUSE.0,
                 Err(error) => {
                     tracing::debug!(federation = %self.name, %error, "its SuperLink does not tell of its runs");
@@ -88,9 +113,47 @@ impl Watcher {
                     return self.bell.notify_one();
                 }
             }
-            let active = self.followed.values().any(|followed| !followed.over);
-            tokio::time::sleep(if active { GLANCE } else { IDLE_GLANCE }).await;
         }
+    }
+
+    /// Waits until there is something to look at.
+    async fn change(&self, superlink: &SuperLink, watching: &mut Watching) -> Result<Change, Error> {
+        let after = match watching {
+            Watching::From(after) => after,
+            Watching::NotServed => {
+                let active = self.followed.values().any(|followed| !followed.over);
+                tokio::time::sleep(if active { GLANCE } else { IDLE_GLANCE }).await;
+                return Ok(Change::Any);
+            }
+        };
+        if after.is_some() {
+            tokio::time::sleep(BREATH).await;
+        }
+        let changed = match superlink.call(&Watch { after: after.clone(), wait_s: HOLD_S }).await {
+            Err(error) if error.is_unknown_call() => {
+                *watching = Watching::NotServed;
+                return Ok(Change::Any);
+            }
+            changed => changed?,
+        };
+        if changed.nodes {
+            self.bell.notify_one();
+        }
+        // What it tells first may not be all that there is.
+        let first = after.replace(changed.at).is_none();
+        let few = !first && self.has_listed && changed.runs.len() <= FEW_RUNS;
+        Ok(if few { Change::Runs(changed.runs) } else { Change::Any })
+    }
+
+    /// Looks at some runs.
+    async fn look_at(&mut self, superlink: &SuperLink, runs: &[String]) -> Result<(), Error> {
+        for id in runs.iter().filter_map(|id| id.parse().ok()) {
+            for told in superlink.list_runs(Some(id)).await? {
+                let run = convert::run(self.name.as_str(), told);
+                self.follow(superlink, id, run, false, true).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Looks at all runs.
@@ -153,7 +216,7 @@ impl Followed {
             let asked = superlink.call(&RunHistory { run_id: id.to_string(), after_round }).await;
             let history = match asked {
                 // One of Flower's own keeps no rounds.
-                Err(Error::Refused { status: 404, .. } | Error::Unexpected { status: 404, .. }) => return Ok(news),
+                Err(error) if error.is_unknown_call() => return Ok(news),
                 asked => asked?,
             };
             let told = history.reports.iter().map(|report| report.get());

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trellis_models::{Entry, Manifest, Metrics};
 
-use super::output::OutputArgs;
 use super::{PlaceArgs, trouble};
-use crate::remote::{Cell, Column, Table, Tone, Trouble, explain, moment, remark};
+use crate::remote::{Cell, Column, OutputArgs, Table, Tone, Trouble, explain, moment, remark};
 use crate::settings::size::rounded;
 
 /// How many metrics fit into a line.

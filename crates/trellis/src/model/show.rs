@@ -4,9 +4,8 @@ use serde::Serialize;
 use trellis_models::{Checkpoint, Loaded, Manifest, Metrics, Origin};
 use trellis_strategy::Slot;
 
-use super::output::OutputArgs;
 use super::{PlaceArgs, WhichArgs};
-use crate::remote::{Column, Table, Trouble, clean, explain, moment, print};
+use crate::remote::{Column, OutputArgs, Table, Trouble, clean, explain, moment, print};
 use crate::settings::size::rounded;
 
 #[derive(Debug, Serialize)]

@@ -8,9 +8,7 @@ use serde::Serialize;
 use trellis_client::{Error, Join, Token};
 
 use super::key::{key_at, machine_name};
-use crate::remote::{
-    self, ConnectionArgs, Format, OutputArgs, Trouble, explain, print, print_json, remark, token_from,
-};
+use crate::remote::{self, ConnectionArgs, Format, OutputArgs, Trouble, explain, print, print_as, remark, token_from};
 
 const TOKEN_VARIABLE: &str = "TRELLIS_JOIN_TOKEN";
 
@@ -81,7 +79,9 @@ async fn join(args: &JoinArgs) -> Result<(), Trouble> {
     };
     let node_id = superlink.call_as_node(&call, &key).await.map_err(refused)?.node_id;
     match args.output.format {
-        Format::Json => print_json(&Outcome { node_id, name, key: args.key.clone(), public_key }),
+        format @ (Format::Json | Format::Yaml) => {
+            print_as(format, &Outcome { node_id, name, key: args.key.clone(), public_key })
+        }
         Format::Table => {
             remark(&format!("Joined {} as {name}; the id of the node is:", superlink.endpoint()));
             print(&format!("{node_id}\n"));

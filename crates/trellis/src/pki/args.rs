@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use trellis_pki::authority::Step;
 
+use crate::remote::OutputArgs;
+
 const AFTER_HELP: &str = "\
 Examples:
   A CA, a certificate for a SuperLink, and what its clients need:
@@ -53,27 +55,6 @@ pub enum PkiCommand {
     Trust(TrustArgs),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    Table,
-    Json,
-}
-
-/// How results are printed.
-#[derive(Debug, Args)]
-pub struct Output {
-    /// `table` for people, `json` for programs
-    #[arg(
-        short = 'o',
-        long = "output",
-        value_enum,
-        value_name = "FORMAT",
-        default_value = "table",
-        hide_possible_values = true
-    )]
-    pub format: Format,
-}
-
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -96,7 +77,7 @@ pub struct InitArgs {
     pub validity: Option<String>,
 
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -144,7 +125,7 @@ pub struct IssueArgs {
     pub watch: bool,
 
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -162,7 +143,7 @@ pub struct ShowArgs {
     pub files: Vec<PathBuf>,
 
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -204,7 +185,7 @@ pub struct RotateArgs {
     pub force: bool,
 
     #[command(flatten)]
-    pub output: Output,
+    pub output: OutputArgs,
 }
 
 impl RotateArgs {

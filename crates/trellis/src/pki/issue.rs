@@ -10,12 +10,13 @@ use trellis_pki::problem::Problem;
 use trellis_pki::renewal::Reason;
 use trellis_pki::{Error, date};
 
-use super::args::{Format, IssueArgs};
-use super::report::{Failure, print_json, print_text, warn};
+use super::args::IssueArgs;
+use super::report::{Failure, print_text, warn};
 use super::show::{certificate_json, certificate_text};
 use super::{now, span};
 use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::StopSignals;
+use crate::remote::{Format, print_as};
 
 /// How often --watch looks. A rotation is followed within this time; SIGHUP is faster.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -27,14 +28,17 @@ pub fn run(args: &IssueArgs) -> Result<(), Failure> {
     }
     let issued = issue(args, &order)?;
     match args.output.format {
-        Format::Json => print_json(&json!({
-            "issued": issued.reason.is_some(),
-            "reason": issued.reason.as_ref().map(Reason::words),
-            "trust_renewed": issued.trust_renewed,
-            "leaf": certificate_json(&issued.leaf, now()),
-            "files": {"certificate": issued.files.certificate, "key": issued.files.key, "ca": issued.files.ca},
-            "warnings": issued.warnings,
-        })),
+        format @ (Format::Json | Format::Yaml) => print_as(
+            format,
+            &json!({
+                "issued": issued.reason.is_some(),
+                "reason": issued.reason.as_ref().map(Reason::words),
+                "trust_renewed": issued.trust_renewed,
+                "leaf": certificate_json(&issued.leaf, now()),
+                "files": {"certificate": issued.files.certificate, "key": issued.files.key, "ca": issued.files.ca},
+                "warnings": issued.warnings,
+            }),
+        ),
         Format::Table => {
             warn(&issued.warnings);
             print_text(&summary(&issued));

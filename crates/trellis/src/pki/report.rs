@@ -82,10 +82,6 @@ pub fn print_text(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
-pub fn print_json(value: &serde_json::Value) {
-    print_text(&format!("{value:#}\n"));
-}
-
 fn complain(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

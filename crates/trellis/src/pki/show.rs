@@ -10,9 +10,10 @@ use trellis_pki::rotation::State;
 use trellis_pki::span::roughly;
 use trellis_pki::{Certificate, Error, UnixSeconds, date, pem};
 
-use super::args::{Format, ShowArgs};
+use super::args::ShowArgs;
 use super::now;
-use super::report::{Failure, print_json, print_text};
+use super::report::{Failure, print_text};
+use crate::remote::{Format, print_as};
 
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     let now = now();
@@ -38,7 +39,7 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
     }
     let authority = dir.zip(survey.as_ref());
     match args.output.format {
-        Format::Json => {
+        format @ (Format::Json | Format::Yaml) => {
             let shown: Vec<Value> = files
                 .iter()
                 .flat_map(|(path, found)| found.iter().map(move |one| located_json("file", path, one, now)))
@@ -47,7 +48,7 @@ pub fn run(args: &ShowArgs) -> Result<(), Failure> {
             if !args.files.is_empty() {
                 value["certificates"] = shown.into();
             }
-            print_json(&value);
+            print_as(format, &value);
         }
         Format::Table => {
             if let Some((dir, survey)) = authority {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use yaml_rust2::{YamlEmitter, YamlLoader};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -11,6 +12,8 @@ pub enum Format {
     Table,
     /// For programs; times are seconds since 1970
     Json,
+    /// The same as JSON, for programs and people
+    Yaml,
 }
 
 #[derive(Debug, Args)]
@@ -18,6 +21,16 @@ pub struct OutputArgs {
     /// How to show the result
     #[arg(short = 'o', long = "output", value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     pub format: Format,
+}
+
+impl OutputArgs {
+    /// Prints `result` for a program, or lets `show` print it for people.
+    pub fn print(&self, result: &impl Serialize, show: impl FnOnce()) {
+        match self.format {
+            Format::Table => show(),
+            format => print_as(format, result),
+        }
+    }
 }
 
 /// A result.
@@ -30,7 +43,62 @@ pub fn print_json(value: &impl Serialize) {
     print(&format!("{text}\n"));
 }
 
+/// A result for a program. Who asked for a table and has none gets JSON.
+pub fn print_as(format: Format, value: &impl Serialize) {
+    match format {
+        Format::Yaml => print(&yaml(serde_json::to_string(value).expect("results are plain data"))),
+        Format::Json | Format::Table => print_json(value),
+    }
+}
+
+/// A list, as the server's API has lists too.
+#[derive(Serialize)]
+pub struct Listing<'a, T> {
+    pub items: &'a [T],
+}
+
+/// One of several results that follow each other: a line of JSON, or a document of YAML.
+pub fn entry(format: Format, value: &impl Serialize) -> String {
+    let json = serde_json::to_string(value).expect("results are plain data");
+    if format == Format::Yaml { yaml(json) } else { json + "\n" }
+}
+
+/// JSON is YAML already; this makes it look like it, and keeps the order of the keys.
+fn yaml(json: String) -> String {
+    let mut text = String::new();
+    let parsed = YamlLoader::load_from_str(&json).unwrap_or_default();
+    let emitted = parsed.first().map(|document| {
+        let mut emitter = YamlEmitter::new(&mut text);
+        emitter.multiline_strings(true);
+        emitter.dump(document)
+    });
+    if !matches!(emitted, Some(Ok(()))) {
+        return json + "\n";
+    }
+    text + "\n"
+}
+
 /// Something to know beside the result.
 pub fn remark(text: &str) {
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yaml_says_the_same_in_the_same_order() {
+        let json = r#"{"round": 10, "seed": 18446744073709551615, "loss": 1e-07, "tag": "yes: \"no\"", "arrays": [], "nothing": null}"#;
+        let expected = "\
+---
+round: 10
+seed: 18446744073709551615
+loss: 1e-07
+tag: \"yes: \\\"no\\\"\"
+arrays: []
+nothing: ~
+";
+        assert_eq!(yaml(json.to_owned()), expected);
+    }
 }

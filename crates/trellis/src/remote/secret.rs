@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use trellis_client::Token;
 
-use super::output::{Format, print, print_json, remark};
+use super::output::{Format, print, print_as, remark};
 use super::trouble::Trouble;
 
 /// A token is far below this; what is longer is some other file.
@@ -84,8 +84,8 @@ impl NewSecret {
             remark(&format!("{why}; so the token is shown."));
         }
         match (format, written) {
-            (Format::Json, Some(Ok(path))) => print_json(&in_file(answer, path)),
-            (Format::Json, _) => print_json(answer),
+            (Format::Json | Format::Yaml, Some(Ok(path))) => print_as(format, &in_file(answer, path)),
+            (Format::Json | Format::Yaml, _) => print_as(format, answer),
             (Format::Table, Some(Ok(path))) => remark(&format!("{made} It is in {path}.")),
             (Format::Table, _) => {
                 remark(&format!("{made} It is not shown again:"));

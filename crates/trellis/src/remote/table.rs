@@ -74,8 +74,7 @@ impl Table {
     pub fn print(&self) {
         let terminal = std::io::stdout().is_terminal();
         let width = terminal_size::terminal_size().filter(|_| terminal).map(|(width, _)| usize::from(width.0));
-        let colours = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        print(&self.render(width, colours));
+        print(&self.render(width, colours()));
     }
 
     fn render(&self, width: Option<usize>, colours: bool) -> String {
@@ -133,6 +132,16 @@ fn cut(text: &str, width: usize) -> String {
         true => text.chars().take(width - 1).chain([CUT]).collect(),
         false => text.to_owned(),
     }
+}
+
+/// Whether the user may be shown colours: on a terminal, where NO_COLOR is not set.
+pub fn colours() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+pub fn painted(text: &str, tone: Tone) -> String {
+    let (on, off) = paint(tone);
+    format!("{on}{text}{off}")
 }
 
 fn paint(tone: Tone) -> (&'static str, &'static str) {

@@ -58,7 +58,8 @@ impl Trouble {
                 }
             }
             many => {
-                let _ = writeln!(text, "{} problems with the arguments, nothing was done", many.len());
+                let whose = if self.code == USAGE { " with the arguments" } else { "" };
+                let _ = writeln!(text, "{} problems{whose}, nothing was done", many.len());
                 for (index, Problem { what, advice }) in many.iter().enumerate() {
                     let _ = write!(text, "\n{:>3}. {}", index + 1, clean(what));
                     if let Some(advice) = advice {

@@ -7,7 +7,7 @@ use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use trellis_train::settings::{Kind, SETTINGS, Setting};
 
-use crate::remote::{CallerArgs, OutputArgs};
+use crate::remote::{CallerArgs, OutputArgs, ServerArgs};
 
 /// Nodes of a federation in this process.
 pub const DEFAULT_NODES: usize = 5;
@@ -17,14 +17,17 @@ Examples:
   trellis run                                        a network learns digits, on 5 nodes in this process
   trellis run native:logistic --strategy FedAdam --rounds 20 --nodes 10
   trellis run ./my-app --rounds 10                   the ClientApp of a Flower app, in warm Python workers
+  trellis run ./my-app --federation lab              on a federation of the server, as `trellis up` starts one
   trellis run ./my-app --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
   trellis run ./my-app --app-server                  with the app's own ServerApp, as `flwr run` does
   trellis run --resume 1234 --models ./models --rounds 40
   trellis run -o json | jq -r 'select(.event == \"report\") | .evaluate.metrics.eval_acc'
 
-Without --superlink (or TRELLIS_SUPERLINK) a federation is made in this process, and ends with the run. Ctrl-C stops the
-run and waits for its end; a second one leaves without waiting. A run on a SuperLink goes on when the connection to it is
-lost, and when this program is ended in another way.
+The run goes to the SuperLink of --superlink (TRELLIS_SUPERLINK); or else to a federation of the server: the one of
+--federation, or the only one that was started with `trellis up` or `trellis apply`. Without either, and with --nodes and
+the like, a federation is made in this process, and ends with the run. Ctrl-C stops the run and waits for its end; a second
+one leaves without waiting. A run on a server or a SuperLink goes on when the connection to it is lost, and when this
+program is ended in another way.
 
 With -o json each line is an object: its event is started, report (of a round, or of the end), log or ended.
 
@@ -52,7 +55,11 @@ pub struct RunArgs {
     #[arg(long, visible_alias = "python-serverapp")]
     pub app_server: bool,
 
-    /// Start the run and do not follow it; with --superlink
+    /// The federation of the server to train on [default: the only one]
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    pub federation: Option<String>,
+
+    /// Start the run and do not follow it; on a server or with --superlink
     #[arg(long)]
     pub detach: bool,
 
@@ -68,6 +75,9 @@ pub struct RunArgs {
 
     #[command(flatten)]
     pub training: TrainingArgs,
+
+    #[command(flatten)]
+    pub server: ServerArgs,
 
     #[command(flatten)]
     pub place: PlaceArgs,
@@ -105,7 +115,7 @@ pub struct PlaceArgs {
 
 impl PlaceArgs {
     fn describe(command: Command) -> Command {
-        let help = "The SuperLink to send the run to: host and port of its HTTP API [default: none; a federation in this process]";
+        let help = "The SuperLink to send the run to: host and port of its HTTP API [default: none; a federation of the server, or one in this process]";
         command.mut_arg("superlink", |arg| arg.help(help))
     }
 }

@@ -177,6 +177,7 @@ fn node_config(wanted: &Wanted, directory: &Path, index: usize, superlink: Targe
         },
         state_dir: directory.join(format!("supernode-{index}")),
         key: None,
+        name: Some(format!("node-{index}")),
         node_config: partition.map(|(key, value)| (key.to_owned(), value)).into(),
         apps: apps(wanted),
         resources: node::Resources {

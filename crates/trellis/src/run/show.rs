@@ -1,7 +1,7 @@
 //! What somebody sees who follows a run: a line for each round, with a bar below them on a terminal; or lines of JSON.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write as _};
 
 use serde::Serialize;
@@ -9,7 +9,7 @@ use serde_json::json;
 use trellis_client::{FindingReport, MetricReport, PhaseReport, TrainingReport};
 
 use super::plan::counted;
-use crate::remote::{Format, clean};
+use crate::remote::{Format, clean, entry};
 
 const BAR_CHARS: usize = 30;
 /// Metrics in a line, where none is called a loss or an accuracy.
@@ -31,7 +31,7 @@ impl Ended {
     }
 }
 
-/// A line of JSON.
+/// A line of JSON, or a document of YAML.
 #[derive(Serialize)]
 struct Event<'a, T> {
     event: &'a str,
@@ -56,9 +56,9 @@ impl Show {
         Show { format, bar: false, terminal: io::stdout().is_terminal(), model: None, rounds: 0, told: BTreeSet::new() }
     }
 
-    pub fn started(&mut self, run: u64, what: &str) {
+    pub fn started(&mut self, run: impl Display, what: &str) {
         match self.format {
-            Format::Json => self.json("started", json!({ "run_id": run.to_string(), "app": what })),
+            Format::Json | Format::Yaml => self.event("started", json!({ "run_id": run.to_string(), "app": what })),
             Format::Table => self.line(&format!("run {run} started: {what}")),
         }
     }
@@ -69,7 +69,7 @@ impl Show {
         }
         self.rounds = self.rounds.max(report.round);
         match self.format {
-            Format::Json => self.json("report", report),
+            Format::Json | Format::Yaml => self.event("report", report),
             Format::Table if report.kind == "round" => {
                 self.line(&round_line(report));
                 failures(report).into_iter().for_each(|line| self.line(&line));
@@ -91,17 +91,17 @@ impl Show {
     /// A piece of a log, as it is.
     pub fn log(&mut self, text: &str) {
         match self.format {
-            Format::Json => self.json("log", json!({ "text": text })),
+            Format::Json | Format::Yaml => self.event("log", json!({ "text": text })),
             Format::Table => self.write(text),
         }
     }
 
     /// `place` is said where the model lies on another machine.
-    pub fn ended(&mut self, run: u64, ended: &Ended, place: &str) {
+    pub fn ended(&mut self, run: impl Display, ended: &Ended, place: &str) {
         let model = self.model.take();
-        if self.format == Format::Json {
+        if self.format != Format::Table {
             let Ended { status, details } = ended;
-            self.json(
+            self.event(
                 "ended",
                 json!({ "run_id": run.to_string(), "status": status, "details": details, "model": model }),
             );
@@ -116,9 +116,8 @@ impl Show {
         }
     }
 
-    fn json(&mut self, event: &str, body: impl Serialize) {
-        let line = serde_json::to_string(&Event { event, body }).expect("events are plain data");
-        self.write(&format!("{line}\n"));
+    fn event(&mut self, event: &str, body: impl Serialize) {
+        self.write(&entry(self.format, &Event { event, body }));
     }
 
     fn line(&mut self, line: &str) {
@@ -146,7 +145,7 @@ fn bar(round: u64, planned: u64) -> String {
     format!("[{}{}] {round} of {planned} rounds", "#".repeat(done), ".".repeat(BAR_CHARS - done))
 }
 
-fn round_line(report: &TrainingReport) -> String {
+pub fn round_line(report: &TrainingReport) -> String {
     let digits = report.rounds_planned.to_string().len();
     let seconds: f64 = [&report.train, &report.evaluate].into_iter().flatten().map(|phase| phase.seconds).sum();
     let mut line = format!("round {:>digits$}/{}  {seconds:.2} s", report.round, report.rounds_planned);

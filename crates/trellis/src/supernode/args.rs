@@ -3,6 +3,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::drain::DrainArgs;
 use super::status::StatusArgs;
 use crate::settings::{ConfigArgs, LogArgs, Program};
 
@@ -84,6 +85,7 @@ pub struct SupernodeArgs {
 #[derive(Debug, Subcommand)]
 pub enum Question {
     Status(StatusArgs),
+    Drain(DrainArgs),
 }
 
 #[derive(Debug, Default, Args)]
@@ -164,6 +166,12 @@ pub struct IdentityArgs {
     /// Under $XDG_STATE_HOME where that is set. Several nodes on one machine need one each.
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<String>,
+
+    /// What the node is called in lists and reports of a SuperLink of Trellis, up to 64 characters
+    ///
+    /// Where nodes are registered by their owners (--enable-supernode-auth), a name that the owner gave stays.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
 
     /// Private key that the SuperLink knows this node by (OpenSSH, ECDSA) [default: one in the state directory]
     ///

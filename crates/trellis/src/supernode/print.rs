@@ -86,6 +86,7 @@ fn retry(Checked { config, .. }: &Checked) -> Vec<Row> {
 fn identity(Checked { config, given, .. }: &Checked) -> Vec<Row> {
     vec![
         ("state-dir", path(&config.state_dir)),
+        ("name", config.name.as_deref().and_then(text)),
         ("auth-supernode-private-key", config.key.as_deref().and_then(path)),
         ("node-config", given.node_config.as_deref().and_then(text)),
         ("trusted-entities", given.trusted_entities.as_deref().and_then(path)),

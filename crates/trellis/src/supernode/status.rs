@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use trellis_node::watch::{AskError, Gpu, Link, SOCKET, Status, ask};
 
-use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, age, clean, explain, print, print_json, remark};
+use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, age, clean, explain, print, print_as, remark};
 use crate::settings::size::rounded as amount;
 
 const NOT_RUNNING: u8 = 1;
@@ -50,7 +50,7 @@ pub fn run(called: &str, state_dir: &Path, format: Format) -> ExitCode {
         }
         Ok(status) => {
             match format {
-                Format::Json => print_json(&status),
+                Format::Json | Format::Yaml => print_as(format, &status),
                 Format::Table => show(&status, now()),
             }
             match status.link {
@@ -61,7 +61,8 @@ pub fn run(called: &str, state_dir: &Path, format: Format) -> ExitCode {
     }
 }
 
-fn advice(error: &AskError) -> &'static str {
+/// What to do when the node cannot be asked.
+pub fn advice(error: &AskError) -> &'static str {
     match error {
         AskError::NotRunning { .. } => "start one with `trellis supernode`, or name its directory with --state-dir",
         AskError::Closed { .. } => "ask as the user that runs the node",
@@ -98,12 +99,14 @@ fn facts(status: &Status, now: f64) -> Vec<(&'static str, String)> {
             format!("{waiting} waiting ({}){oldest}", amount(status.replies.bytes))
         }
     };
+    let drained = if status.draining { "; draining: no new ones are taken" } else { "" };
+    let instructions = format!("{} under way{drained}", status.instructions_under_way);
     let disk = &status.disk;
     let mut facts = vec![
         ("Node", node),
         ("SuperLink", status.superlink.clone()),
         ("Link", link(&status.link, now)),
-        ("Instructions", format!("{} under way", status.instructions_under_way)),
+        ("Instructions", instructions),
         ("Replies", replies),
     ];
     match &status.gpu {
@@ -184,6 +187,7 @@ mod tests {
             node_id: None,
             node_name: None,
             link,
+            draining: true,
             instructions_under_way: 1,
             runs: Vec::new(),
             replies: Replies { waiting: 2, bytes: 3 << 19, oldest_at: Some(70.0) },
@@ -204,7 +208,7 @@ mod tests {
                 "Node: not known to the SuperLink yet",
                 "SuperLink: link:9092",
                 "Link: not connected, for 30s, trying again in 13s: connection refused",
-                "Instructions: 1 under way",
+                "Instructions: 1 under way; draining: no new ones are taken",
                 "Replies: 2 waiting (1.5 MiB), the oldest for 30s",
                 "GPU: missing: asked for 1, found none",
                 "Disk: 100 B of 20.0 GiB",

@@ -1,5 +1,6 @@
 //! Accounts, tokens, nodes and the audit log of a real SuperLink, from its first start, by commands alone.
 
+mod nodes;
 mod superlink;
 
 use std::fs;

@@ -114,6 +114,11 @@ impl SuperLink {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    /// A command that does not call it.
+    pub fn alone(&self, arguments: &[&str]) -> Command {
+        command(&self.home, arguments)
+    }
+
     /// A command that calls it, with the token in a file.
     pub fn command(&self, security: &Security, token_file: Option<&str>, arguments: &[&str]) -> Command {
         let mut command = command(&self.home, arguments);

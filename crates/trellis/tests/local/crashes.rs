@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use serde_json::json;
 use trellis_plan::{CoordinatorSpec, Desired, Outcome, ResourceId, Sighting, Spec, Verb};
 
-use crate::scene::{Scene, coordinator, free_port, id, restart, with_variable};
+use crate::scene::{Scene, coordinator, id, restart, with_variable};
 
 const MARK: &str = "TRELLIS_DRIVER_PART";
 
@@ -185,5 +185,4 @@ async fn ports_are_kept_unless_somebody_else_took_them() {
     let after = scene.until_ready(&desired.id).await.addresses;
     assert_ne!(after.fleet, before.fleet);
     assert_eq!(after.http, before.http);
-    let _ = free_port;
 }

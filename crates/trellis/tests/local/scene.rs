@@ -1,7 +1,6 @@
 //! A home with a driver at work in it. Whatever the driver started ends with the test, also when that fails.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,11 +184,6 @@ pub fn id(text: &str) -> ResourceId {
 
 pub fn restart(desired: &Desired, instance: u64) -> Verb {
     Verb::Restart { id: desired.id.clone(), generation: desired.generation, instance }
-}
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
 pub fn coordinator() -> CoordinatorSpec {

@@ -7,6 +7,9 @@ use super::{Checker, Machine};
 use crate::supernode::node_config::{self, NodeConfig};
 use crate::supernode::trusted_entities;
 
+/// As the SuperLink has it.
+const MAX_NAME_CHARS: usize = 64;
+
 impl Checker<'_> {
     pub(super) fn state_dir(&mut self) -> PathBuf {
         if let Some(path) = self.raw.args.identity.state_dir.as_deref() {
@@ -28,6 +31,15 @@ impl Checker<'_> {
             self.refuse(&[name], format!("--{name}: {why}"), advice);
         }
         Some(path)
+    }
+
+    pub(super) fn name(&mut self) -> Option<String> {
+        let name = self.raw.args.identity.name.as_deref()?.trim();
+        if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+            let what = format!("--name: {name:?} is no name for a node");
+            self.refuse(&["name"], what, format!("use 1 to {MAX_NAME_CHARS} characters in one line"));
+        }
+        Some(name.to_owned())
     }
 
     /// The settings, and the text that says so again.

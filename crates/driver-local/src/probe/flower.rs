@@ -1,0 +1,105 @@
+//! How official programs are: a SuperLink is asked for its runs; a SuperNode can be asked nothing, but writes into its log what
+//! the SuperLink calls it, and that is when it is connected.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use trellis_client::fleet::Transport;
+use trellis_client::{Patience, Security, SuperLink, Target, Trust};
+
+use super::Report;
+
+const CONNECT: Duration = Duration::from_millis(500);
+/// Python answers later than ours, on a machine that is busy with training much later.
+const ANSWER: Duration = Duration::from_secs(5);
+/// What a node says before it is connected; each try in vain is a line.
+const SEARCHED_BYTES: u64 = 16 << 20;
+const ANNOUNCEMENT: &str = "SuperNode ID: ";
+
+/// `None`: whom to trust cannot be found out, so nobody is.
+pub fn superlink(address: SocketAddr, transport: Transport, tls: bool, trust: Option<&Path>) -> Option<SuperLink> {
+    let security = match (tls, trust) {
+        (false, _) => Security::Plaintext,
+        (true, Some(bundle)) => Security::Tls(Trust::bundle(bundle).ok()?),
+        (true, None) => Security::Tls(Trust::system().ok()?),
+    };
+    let target = Target { host: address.ip().to_string(), port: address.port(), security, token: None };
+    let patience = Patience { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
+    Some(SuperLink::new(target).with_patience(patience).over(transport))
+}
+
+pub async fn ask_superlink(superlink: &SuperLink) -> Report {
+    let Ok(runs) = superlink.list_runs(None).await else { return Report::default() };
+    let is_over =
+        |run: &trellis_wire::proto::Run| run.status.as_ref().is_some_and(|status| status.status == "finished");
+    let at_work = runs.iter().filter(|run| !is_over(run)).count();
+    let runs = u32::try_from(at_work).ok();
+    Report { is_ready: true, busy: runs.map(|runs| runs > 0), runs, ..Report::default() }
+}
+
+/// `note` says where the log of this start begins, and in which file.
+pub async fn ask_supernode(note: &Path) -> Report {
+    let note = note.to_owned();
+    let node_id = tokio::task::spawn_blocking(move || announced(&note).ok().flatten()).await.ok().flatten();
+    Report { is_ready: node_id.is_some(), node_id, ..Report::default() }
+}
+
+fn announced(note: &Path) -> io::Result<Option<String>> {
+    let note = std::fs::read_to_string(note)?;
+    let mut lines = note.lines();
+    let strange = || io::Error::other("the note about the log is not whole");
+    let from = lines.next().and_then(|from| from.parse().ok()).ok_or_else(strange)?;
+    let path = lines.next().map(PathBuf::from).ok_or_else(strange)?;
+    let mut log = File::open(path)?;
+    log.seek(SeekFrom::Start(from))?;
+    let mut text = Vec::new();
+    log.take(SEARCHED_BYTES).read_to_end(&mut text)?;
+    Ok(node_id(&String::from_utf8_lossy(&text)))
+}
+
+/// What the SuperLink called the node last. A line that is still being written says nothing yet.
+fn node_id(log: &str) -> Option<String> {
+    let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let id = |line: &str| {
+        let after = line.split_once(ANNOUNCEMENT)?.1;
+        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+        (end > 0).then(|| after[..end].to_owned())
+    };
+    whole.filter_map(id).next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announcement_is_a_whole_line() {
+        for (log, expected) in [
+            ("", None),
+            ("INFO :      Starting Flower SuperNode\n", None),
+            ("\u{1b}[92mINFO \u{1b}[0m:      SuperNode ID: 1234\n", Some("1234")),
+            ("INFO : SuperNode ID: 12", None),
+            ("INFO : SuperNode ID: 12\u{1b}[0m\nmore\n", Some("12")),
+            ("SuperNode ID: 1\nSuperNode ID: 2\n", Some("2")),
+            ("SuperNode ID: none\n", None),
+        ] {
+            assert_eq!(node_id(log).as_deref(), expected, "{log:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_start_said_does_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let (log, note) = (directory.path().join("part.log"), directory.path().join("note"));
+        let before = "SuperNode ID: 1\n";
+        std::fs::write(&log, before).unwrap();
+        assert!(announced(&note).is_err(), "nothing was noted yet");
+        std::fs::write(&note, format!("{}\n{}\n", before.len(), log.display())).unwrap();
+        assert_eq!(announced(&note).unwrap(), None);
+        std::fs::write(&log, format!("{before}SuperNode ID: 2\n")).unwrap();
+        assert_eq!(announced(&note).unwrap().as_deref(), Some("2"));
+    }
+}

@@ -1,0 +1,225 @@
+//! `trellis plan`, `trellis apply` and `trellis delete`: from documents to what there is, and what would be done about it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use trellis_api::{CallError, Client, Expected, PlanReport};
+use trellis_spec::{Federation, to_yaml};
+
+use crate::documents::{self, DocumentArgs};
+use crate::down;
+use crate::progress::Progress;
+use crate::remote::{self, Format, OutputArgs, ServerArgs, Trouble, clean, entry, print, remark};
+use crate::settle::{until_gone, until_ready};
+use crate::up::server;
+
+const PLAN_HELP: &str = "\
+Examples:
+  trellis plan -f federation.yaml                    what would change, and why not more
+  trellis plan -f federations/ -o json
+
+Nothing is changed. Exit codes: 0; 1 the server refuses, or there is none; 2 something is wrong with the
+documents: every problem is told, with line and column.
+";
+
+/// Show what `trellis apply` would do with documents, and why not more
+#[derive(Debug, Args)]
+#[command(after_help = PLAN_HELP)]
+pub struct PlanArgs {
+    #[command(flatten)]
+    documents: DocumentArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+const APPLY_HELP: &str = "\
+Examples:
+  trellis apply -f federation.yaml                   and wait until it is so
+  trellis apply -f federations/ --no-wait
+  cat federation.yaml | trellis apply -f -
+  trellis apply -f federation.yaml --dry-run         the same as trellis plan
+
+A server is started in the background where none runs. Relative paths in a document begin at its file.
+Nothing is sent unless all documents are good.
+
+Exit codes: 0 it is so (--no-wait: it was taken); 1 refused, or not ready in time; 2 something is wrong with
+the documents: every problem is told, with line and column.
+";
+
+/// Make federations as documents say, and wait until they are
+#[derive(Debug, Args)]
+#[command(after_help = APPLY_HELP)]
+pub struct ApplyArgs {
+    #[command(flatten)]
+    documents: DocumentArgs,
+
+    /// Wait until everything that is wanted works (the usual)
+    #[arg(long, conflicts_with = "no_wait", hide_short_help = true)]
+    wait: bool,
+
+    /// Do not wait until it is so
+    #[arg(long)]
+    no_wait: bool,
+
+    /// Show what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+const DELETE_HELP: &str = "\
+Examples:
+  trellis delete lab
+  trellis delete -f federation.yaml --no-wait
+
+Nodes finish what they work on first, for as long as the document's drainTimeout allows; `trellis down` stops
+runs before. Models stay.
+
+Exit codes: 0 nothing of them is left; 1 refused, or something is left; 2 mistakes in the arguments.
+";
+
+/// Delete federations
+#[derive(Debug, Args)]
+#[command(after_help = DELETE_HELP)]
+pub struct DeleteArgs {
+    /// Federations to delete
+    #[arg(value_name = "NAME", required_unless_present = "files")]
+    names: Vec<String>,
+
+    /// File or directory with the documents of those to delete, or - for standard input
+    #[arg(short = 'f', long = "file", value_name = "FILE", conflicts_with = "names")]
+    files: Vec<std::path::PathBuf>,
+
+    /// Do not wait until nothing of them is left
+    #[arg(long)]
+    no_wait: bool,
+
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub fn run_plan(args: &PlanArgs) -> ExitCode {
+    remote::run("trellis plan", async {
+        let federations = documents::read(&args.documents.files)?;
+        plan(&args.server.client()?, &federations, args.output.format).await
+    })
+}
+
+pub fn run_apply(args: &ApplyArgs) -> ExitCode {
+    remote::run("trellis apply", apply(args))
+}
+
+pub fn run_delete(args: &DeleteArgs) -> ExitCode {
+    remote::run("trellis delete", delete(args))
+}
+
+async fn plan(client: &Client, federations: &[Federation], format: Format) -> Result<(), Trouble> {
+    let mut reports = Vec::new();
+    for federation in federations {
+        reports.push(client.dry_run(federation.name.as_str(), &to_yaml(federation)).await?);
+    }
+    match format {
+        Format::Table => reports.iter().for_each(show_plan),
+        format => reports.iter().for_each(|report| print(&entry(format, report))),
+    }
+    Ok(())
+}
+
+fn show_plan(report: &PlanReport) {
+    let text: String = report.text.lines().map(|line| clean(line) + "\n").collect();
+    print(&text);
+}
+
+/// For programs.
+#[derive(Serialize)]
+struct Taken<'a> {
+    federation: &'a str,
+    /// `created`, `changed` or `unchanged`.
+    outcome: &'a str,
+    revision: u64,
+}
+
+async fn apply(args: &ApplyArgs) -> Result<(), Trouble> {
+    let federations = documents::read(&args.documents.files)?;
+    if args.dry_run {
+        return plan(&args.server.client()?, &federations, args.output.format).await;
+    }
+    let found = server(&args.server).await?;
+    let client = &found.client;
+    let sent = send(client, &federations, args.output.format).await;
+    if sent.is_err() {
+        down::stop_unused(client, found.home.as_ref()).await;
+    }
+    sent?;
+    if args.no_wait {
+        return Ok(());
+    }
+    for federation in &federations {
+        let mut progress = Progress::new();
+        let detail = until_ready(client, federation.name.as_str(), &mut progress).await?;
+        progress.clear();
+        if args.output.format == Format::Table {
+            remark(&format!("{} is ready: {} nodes", federation.name, detail.summary.nodes.ready));
+        }
+    }
+    Ok(())
+}
+
+async fn send(client: &Client, federations: &[Federation], format: Format) -> Result<(), Trouble> {
+    for federation in federations {
+        let name = federation.name.as_str();
+        let before = match client.federation(name).await {
+            Ok(detail) => Some(detail.summary.revision),
+            Err(error) if error.is_not_found() => None,
+            Err(error) => return Err(error.into()),
+        };
+        let applied = client.apply(name, &to_yaml(federation), Expected::Anything).await?;
+        let revision = applied.detail.summary.revision;
+        let outcome = match before {
+            _ if applied.created => "created",
+            Some(before) if before == revision => "unchanged",
+            _ => "changed",
+        };
+        match format {
+            Format::Table => print(&format!("{name} {outcome}\n")),
+            format => print(&entry(format, &Taken { federation: name, outcome, revision })),
+        }
+    }
+    Ok(())
+}
+
+async fn delete(args: &DeleteArgs) -> Result<(), Trouble> {
+    let names = match args.files.is_empty() {
+        true => args.names.clone(),
+        false => documents::read(&args.files)?.iter().map(|federation| federation.name.to_string()).collect(),
+    };
+    let found = args.server.found()?;
+    let client = &found.client;
+    let mut troubles = Vec::new();
+    for name in &names {
+        match client.delete(name).await {
+            Ok(()) => {}
+            // Of a document: what it describes is not there, which is what was asked for.
+            Err(error) if CallError::is_not_found(&error) && !args.files.is_empty() => {}
+            Err(error) => troubles.push(Trouble::from(error)),
+        }
+    }
+    if let Some(trouble) = troubles.into_iter().reduce(Trouble::and) {
+        return Err(trouble);
+    }
+    for name in names.iter().filter(|_| !args.no_wait) {
+        until_gone(client, name, &mut Progress::new()).await?;
+        print(&format!("{name} deleted\n"));
+    }
+    if !args.no_wait {
+        down::stop_unused(client, found.home.as_ref()).await;
+    }
+    Ok(())
+}

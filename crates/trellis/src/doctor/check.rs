@@ -1,0 +1,48 @@
+//! One check: what was found, how bad it is, what to do.
+
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Ok,
+    /// It works, but not as well as it could, or not for long.
+    Warning,
+    /// Something does not work.
+    Problem,
+}
+
+impl Verdict {
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Problem => "problem",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was looked at, in a word.
+    pub name: &'static str,
+    pub verdict: Verdict,
+    pub found: String,
+    /// What to do; of everything that is not ok.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Check {
+    pub fn ok(name: &'static str, found: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Ok, found: found.into(), fix: None }
+    }
+
+    pub fn warning(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Warning, found: found.into(), fix: Some(fix.into()) }
+    }
+
+    pub fn problem(name: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+        Check { name, verdict: Verdict::Problem, found: found.into(), fix: Some(fix.into()) }
+    }
+}

@@ -1,0 +1,177 @@
+//! Federation documents from files, directories and standard input: all of them, or everything that is wrong with them. Paths
+//! in them become absolute, since the server has another working directory. Knows no server.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use trellis_spec::{Federation, Persistence, Tls, read_with_warnings};
+
+use crate::remote::{Trouble, remark};
+
+const STDIN: &str = "-";
+const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+/// What a server takes, too.
+const LARGEST_FILE_BYTES: u64 = 1 << 20;
+const MOST_FILES: usize = 1000;
+
+#[derive(Debug, Args)]
+pub struct DocumentArgs {
+    /// File with Federation documents (YAML or JSON), a directory of such files, or - for standard input
+    #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+}
+
+/// Every document of all files, in their order. Warnings are told.
+pub fn read(files: &[PathBuf]) -> Result<Vec<Federation>, Trouble> {
+    let (mut federations, mut troubles) = (Vec::<Federation>::new(), Vec::new());
+    for file in files {
+        match expand(file) {
+            Err(trouble) => troubles.push(trouble),
+            Ok(found) => {
+                for file in found {
+                    match read_file(&file) {
+                        Ok(more) => federations.extend(more),
+                        Err(trouble) => troubles.push(trouble),
+                    }
+                }
+            }
+        }
+    }
+    for (index, federation) in federations.iter().enumerate() {
+        if federations[..index].iter().any(|known| known.name == federation.name) {
+            let what = format!("there is more than one federation called {}", federation.name);
+            troubles.push(Trouble::usage(what, "give each its own name"));
+        }
+    }
+    troubles.into_iter().reduce(Trouble::and).map_or(Ok(federations), Err)
+}
+
+/// The files of a directory, or the file itself.
+fn expand(path: &Path) -> Result<Vec<PathBuf>, Trouble> {
+    if path.as_os_str() == STDIN || !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let entries = fs::read_dir(path).map_err(|error| unreadable(path, &error))?;
+    let ours = |path: &PathBuf| path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known));
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(ours).collect();
+    files.sort();
+    match files.len() {
+        0 => {
+            let what = format!("-f: {} has no documents in it", path.display());
+            Err(Trouble::usage(what, "give a directory with files that end with .yaml, .yml or .json"))
+        }
+        1..=MOST_FILES => Ok(files),
+        many => {
+            let what = format!("-f: {} has {many} documents in it, more than {MOST_FILES}", path.display());
+            Err(Trouble::usage(what, "name the files that you mean"))
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<Federation>, Trouble> {
+    let mut text = String::new();
+    let (outcome, name) = match path.as_os_str() == STDIN {
+        true => (io::stdin().take(LARGEST_FILE_BYTES + 1).read_to_string(&mut text), "<stdin>".to_owned()),
+        false => {
+            let opened = fs::File::open(path);
+            let read = opened.and_then(|file| file.take(LARGEST_FILE_BYTES + 1).read_to_string(&mut text));
+            (read, path.display().to_string())
+        }
+    };
+    outcome.map_err(|error| unreadable(path, &error))?;
+    if text.len() as u64 > LARGEST_FILE_BYTES {
+        let what = format!("-f: {name} is larger than {} MiB", LARGEST_FILE_BYTES >> 20);
+        return Err(Trouble::usage(what, "give a file with Federation documents"));
+    }
+    let reading = read_with_warnings(&text, &name).map_err(|problems| {
+        let each = problems.0.into_iter().map(|problem| {
+            let at = format!("{}:{}:{}: ", problem.file, problem.line, problem.column);
+            let field = if problem.path.is_empty() { String::new() } else { format!("{}: ", problem.path) };
+            Trouble::usage(format!("{at}{field}{}", problem.what), &problem.advice)
+        });
+        each.reduce(Trouble::and).expect("who refuses says why")
+    })?;
+    for warning in &reading.warnings {
+        remark(&format!("warning: {warning}"));
+    }
+    let base = std::path::absolute(path).ok().filter(|_| path.as_os_str() != STDIN);
+    let base = base
+        .as_deref()
+        .and_then(Path::parent)
+        .map_or_else(|| std::env::current_dir().unwrap_or_default(), Path::to_owned);
+    Ok(reading.federations.into_iter().map(|federation| rooted(federation, &base)).collect())
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Trouble {
+    let what = format!("-f: {} cannot be read: {error}", path.display());
+    Trouble::usage(what, "give the path of a readable file with Federation documents, or - for standard input")
+}
+
+/// The same federation, with paths that do not depend on where somebody stands.
+fn rooted(mut federation: Federation, base: &Path) -> Federation {
+    // A name alone is a program on PATH.
+    let program = |path: &mut PathBuf| {
+        if path.components().count() > 1 {
+            *path = base.join(&path);
+        }
+    };
+    federation.coordinator.python.iter_mut().for_each(program);
+    federation.pools.iter_mut().filter_map(|pool| pool.python.as_mut()).for_each(program);
+    if let Persistence::Disk { path: Some(path), .. } = &mut federation.coordinator.persistence {
+        *path = base.join(&path);
+    }
+    if let Tls::Files { certificate, key, trust } = &mut federation.security.tls {
+        for path in [certificate, key, trust] {
+            *path = base.join(&path);
+        }
+    }
+    federation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "\
+apiVersion: trellis.dev/v1
+kind: Federation
+metadata: {name: digits}
+spec:
+  nodes: 4
+  coordinator: {python: venv/bin/python}
+  security: {tls: {mode: files, certificate: tls/server.pem, key: /etc/server.key, trust: ../ca.crt}}
+";
+
+    #[test]
+    fn relative_paths_begin_at_the_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("a.yaml"), GOOD).expect("written");
+        let [federation] = &read(&[directory.path().to_owned()]).expect("a document")[..] else { panic!("one") };
+        let base = directory.path();
+        assert_eq!(federation.coordinator.python.as_deref(), Some(base.join("venv/bin/python").as_path()));
+        let Tls::Files { certificate, key, trust } = &federation.security.tls else { panic!("files") };
+        assert_eq!(certificate, &base.join("tls/server.pem"));
+        assert_eq!(key, Path::new("/etc/server.key"));
+        assert_eq!(trust, &base.join("../ca.crt"));
+    }
+
+    #[test]
+    fn everything_that_is_wrong_in_all_files_is_told_at_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).expect("written");
+        write("a.yaml", &GOOD.replace("nodes: 4", "nodse: 4"));
+        write(
+            "b.yaml",
+            "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {name: Digits}\nspec: {nodes: many}\n",
+        );
+        write("notes.txt", "not read");
+        let files = [directory.path().to_owned(), directory.path().join("missing.yaml")];
+        let told = format!("{:?}", read(&files).expect_err("nothing fits"));
+        for part in ["a.yaml:5:3: spec.nodse", "b.yaml:3:18", "b.yaml:4:15", "missing.yaml cannot be read"] {
+            assert!(told.contains(part), "{part} is not in\n{told}");
+        }
+        assert!(!told.contains("notes.txt"));
+    }
+}

@@ -1,0 +1,71 @@
+//! Whether a directory is a Flower app whose `pyproject.toml` the official command reads connections from.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::block::{self, Wish};
+use super::{DEFAULT, file};
+
+const TOOL: [&str; 2] = ["tool", "flwr"];
+const FEDERATIONS: &str = "federations";
+const CONNECTIONS: [&str; 3] = ["tool", "flwr", FEDERATIONS];
+pub const PYPROJECT: &str = "pyproject.toml";
+/// Older ones look into the app, this one and later ones into their own file, where they move what they find in an app.
+const READS_OWN_FILE: Release = Release { major: 1, minor: 26 };
+
+/// Of the official packages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    pub major: u32,
+    pub minor: u32,
+}
+
+impl Release {
+    /// `1.25.0`, `1.30.0.dev20260101`.
+    pub fn parse(version: &str) -> Option<Release> {
+        let mut parts = version.trim().split('.');
+        let mut number = || parts.next()?.parse().ok();
+        Some(Release { major: number()?, minor: number()? })
+    }
+}
+
+impl std::fmt::Display for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The directory, if connections for this release of `flwr` belong into its app. Where the release is not known, those apps are
+/// meant that have some already.
+pub fn app_here(directory: &Path, release: Option<Release>) -> Option<PathBuf> {
+    let text = file::read(&directory.join(PYPROJECT)).ok()??;
+    let project: Table = text.parse().ok()?;
+    let flwr = project.get("tool")?.get("flwr")?.as_table()?;
+    flwr.get("app")?;
+    let wanted = match release {
+        Some(release) => release < READS_OWN_FILE,
+        None => flwr.get("federations").is_some_and(Value::is_table),
+    };
+    wanted.then(|| directory.to_owned())
+}
+
+/// The entry for a connection. Where an app has no connections at all, the table of all of them is ours, and names this one as the
+/// usual one: Flower from 1.26 on does not move connections that name none, and then refuses to run the app.
+pub fn wish<'a>(pyproject: &Path, name: &'a str, values: Table) -> Wish<'a> {
+    let text = file::read(pyproject).ok().flatten().unwrap_or_default();
+    let project: Table = text.parse().unwrap_or_default();
+    let there = TOOL.iter().try_fold(&project, |table, part| table.get(*part)?.as_table());
+    let there = there.and_then(|flwr| flwr.get(FEDERATIONS));
+    let only_this = |table: &Table| table.keys().all(|key| key == DEFAULT || key == name);
+    let ours = || block::is_marked(&text, &TOOL, FEDERATIONS);
+    match there.map(Value::as_table) {
+        Some(Some(table)) if !only_this(table) || !ours() => Wish { parent: &CONNECTIONS, name, values },
+        Some(None) => Wish { parent: &CONNECTIONS, name, values },
+        None | Some(Some(_)) => {
+            let chosen = (DEFAULT.to_owned(), Value::String(name.to_owned()));
+            let all = Table::from_iter([chosen, (name.to_owned(), Value::Table(values))]);
+            Wish { parent: &TOOL, name: FEDERATIONS, values: all }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::*;
+
+fn connection() -> Connection {
+    Connection {
+        control: Some("127.0.0.1:9093".to_owned()),
+        http: Some("127.0.0.1:8000".to_owned()),
+        root_certificates: Some("PEM".to_owned()),
+        ..Default::default()
+    }
+}
+
+fn done(written: &Written) -> Vec<&Done> {
+    written.changes.iter().map(|change| &change.done).collect()
+}
+
+#[test]
+fn a_new_file_is_made_and_goes_with_the_connection() {
+    let home = tempfile::tempdir().unwrap();
+    let (flwr, ca) = (home.path().join("flwr"), home.path().join("ca.crt"));
+    let written = write(Some(&flwr), None, "local", &connection(), Some(&ca)).unwrap();
+    assert_eq!(done(&written), [&Done::Added]);
+    let text = fs::read_to_string(flwr.join("config.toml")).unwrap();
+    let expected = format!(
+        "{NEW_FILE}\n[superlink]\ndefault = \"local\"\n\n{}\n[superlink.local]\naddress = \"127.0.0.1:8000\"\n\
+         root-certificates = \"{}\"\n",
+        block::MARK,
+        ca.display()
+    );
+    assert_eq!(text, expected);
+    assert_eq!(ours(&text), Ok(vec!["local".to_owned()]));
+    let again = write(Some(&flwr), None, "local", &connection(), Some(&ca)).unwrap();
+    assert_eq!(done(&again), [&Done::Unchanged]);
+    let removed = remove(Some(&flwr), None, "local", Some(&ca)).unwrap();
+    assert_eq!(done(&removed), [&Done::Removed]);
+    assert!(!flwr.join("config.toml").exists());
+    assert_eq!(done(&remove(Some(&flwr), None, "local", Some(&ca)).unwrap()), [&Done::NotThere]);
+}
+
+#[test]
+fn links_and_permissions_of_files_stay() {
+    let home = tempfile::tempdir().unwrap();
+    let (real, link) = (home.path().join("dotfiles.toml"), home.path().join("config.toml"));
+    fs::write(&real, "[superlink]\n").unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink(&real, &link).unwrap();
+    let written = write(Some(home.path()), None, "local", &connection(), Some(Path::new("/ca.crt"))).unwrap();
+    assert!(written.is_ready());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(fs::read_to_string(&real).unwrap().contains("[superlink.local]"));
+}
+
+#[test]
+fn what_cannot_be_changed_is_told_with_what_to_write() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("config.toml");
+    fs::write(&config, "[superlink\n").unwrap();
+    let written = write(Some(home.path()), None, "local", &connection(), Some(Path::new("/ca.crt"))).unwrap();
+    assert!(!written.is_ready());
+    let told = written.lines().join("\n");
+    assert!(told.contains("no TOML") && told.contains("    [superlink.local]\n    address"), "{told}");
+    assert_eq!(fs::read_to_string(&config).unwrap(), "[superlink\n");
+    assert!(!remove(Some(home.path()), None, "local", None).unwrap().is_ready());
+}
+
+#[test]
+fn what_is_written_for_which_connection() {
+    let ca = Path::new("/ca.crt");
+    let text = |connection: &Connection, ca| values(connection, ca).map(|values| values.to_string());
+    assert_eq!(
+        text(&connection(), Some(ca)).unwrap(),
+        "address = \"127.0.0.1:8000\"\nroot-certificates = \"/ca.crt\"\n"
+    );
+    let insecure = Connection { insecure: true, ..connection() };
+    assert_eq!(text(&insecure, Some(ca)).unwrap(), "address = \"127.0.0.1:8000\"\ninsecure = true\n");
+    let by_system = Connection { root_certificates: None, http: None, ..connection() };
+    assert_eq!(text(&by_system, None).unwrap(), "address = \"127.0.0.1:9093\"\n");
+    assert_eq!(text(&connection(), None), Err(Error::NoCertificates));
+    assert_eq!(text(&Connection::default(), None), Err(Error::NoAddress));
+    assert_eq!(write(None, None, "default", &connection(), Some(ca)), Err(Error::ReservedName));
+}
+
+#[test]
+fn which_apps_are_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let old = Release::parse("1.25.0");
+    let new = Release::parse("1.42.0.dev1");
+    assert_eq!(new, Some(Release { major: 1, minor: 42 }));
+    assert_eq!(Release::parse("one"), None);
+    let found = |text: &str, release| {
+        fs::write(directory.path().join("pyproject.toml"), text).unwrap();
+        app_here(directory.path(), release).is_some()
+    };
+    assert_eq!(app_here(&directory.path().join("nowhere"), old), None);
+    assert!(!found("[project]\nname = 'x'\n", old));
+    assert!(!found("[tool.flwr.app\n", old));
+    let app = "[tool.flwr.app]\npublisher = 'x'\n";
+    assert_eq!([old, new, None].map(|release| found(app, release)), [true, false, false]);
+    let with = format!("{app}[tool.flwr.federations]\ndefault = 'x'\n");
+    assert_eq!([old, new, None].map(|release| found(&with, release)), [true, false, true]);
+}
+
+#[test]
+fn an_app_is_written_too_and_keeps_its_file() {
+    let home = tempfile::tempdir().unwrap();
+    let (here, ca) = (Some(home.path()), Some(Path::new("/ca.crt")));
+    let app = home.path().join("pyproject.toml");
+    let bare = "[tool.flwr.app]\npublisher = 'x'\n";
+    let own = format!("{bare}\n[tool.flwr.federations]\ndefault = 'far'\n[tool.flwr.federations.far]\naddress = 'x'\n");
+    for (before, ours) in [
+        (bare, "[tool.flwr.federations]\ndefault = \"lab\"\nlab = { address = \"127.0.0.1:8000\""),
+        (own.as_str(), "[tool.flwr.federations.lab]\naddress = \"127.0.0.1:8000\"\n"),
+    ] {
+        fs::write(&app, before).unwrap();
+        write(here, here, "lab", &connection(), ca).unwrap();
+        let text = fs::read_to_string(&app).unwrap();
+        assert!(text.starts_with(before) && text.contains(ours), "{text}");
+        let moved = Connection { http: Some("127.0.0.1:7000".to_owned()), ..connection() };
+        assert_eq!(done(&write(here, here, "lab", &moved, ca).unwrap()), [&Done::Changed, &Done::Changed]);
+        assert_eq!(done(&write(here, here, "lab", &moved, ca).unwrap()), [&Done::Unchanged, &Done::Unchanged]);
+        assert_eq!(done(&write(here, here, "ward", &moved, ca).unwrap()), [&Done::Added, &Done::Added]);
+        for name in ["ward", "lab"] {
+            assert_eq!(done(&remove(here, here, name, None).unwrap()), [&Done::Removed, &Done::Removed]);
+        }
+        assert_eq!(fs::read_to_string(&app).unwrap(), before);
+    }
+}

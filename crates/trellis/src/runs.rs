@@ -1,0 +1,310 @@
+//! `trellis runs`, `trellis stop`, `trellis logs` and `trellis scale`: what a federation does, and a word in it.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde::Serialize;
+use trellis_api::{Client, LogPart, Run, RunState};
+
+use crate::remote::{
+    self, Cell, Column, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, clean, meant, moment, print, remark,
+};
+use crate::settle::Patience;
+use crate::status::now;
+
+/// The federation that a command is about.
+#[derive(Debug, Args)]
+pub struct FederationArgs {
+    /// The federation [default: the only one]
+    #[arg(long, value_name = "NAME", help_heading = "Server")]
+    federation: Option<String>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl FederationArgs {
+    pub async fn find(&self) -> Result<(Client, String), Trouble> {
+        let client = self.server.client()?;
+        let name = meant(&client, self.federation.as_deref()).await?;
+        Ok((client, name))
+    }
+}
+
+const RUNS_HELP: &str = "\
+Examples:
+  trellis runs                                       those of the only federation, newest first
+  trellis runs 1234 --federation lab                 one of them
+  trellis runs -o json | jq -r '.items[] | select(.state == \"running\") | .id'
+
+Exit codes: 0; 1 there is no server, no such federation, or no such run.
+";
+
+/// Show the runs of a federation, newest first
+#[derive(Debug, Args)]
+#[command(after_help = RUNS_HELP)]
+pub struct RunsArgs {
+    /// The run; without: all of them
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    place: FederationArgs,
+}
+
+/// Stop a run
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 it is over, or will be at once; 1 there is no such run, or it was refused.")]
+pub struct StopArgs {
+    #[arg(value_name = "RUN")]
+    run: String,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    place: FederationArgs,
+}
+
+const LOGS_HELP: &str = "\
+Examples:
+  trellis logs                                       the log of the newest run
+  trellis logs -f 1234                               of a run, as it grows, to its end
+  trellis logs --part coordinator                    the last lines of the SuperLink
+  trellis logs -f --part nodes-2                     of a node, as it grows
+
+Exit codes: 0; 1 there is no server, no such run or part; 130 ended by Ctrl-C.
+";
+
+/// Show the log of a run, of the SuperLink or of a node
+#[derive(Debug, Args)]
+#[command(after_help = LOGS_HELP)]
+pub struct LogsArgs {
+    /// The run [default: the newest]
+    #[arg(value_name = "RUN", conflicts_with = "part")]
+    run: Option<String>,
+
+    /// Of the program of `coordinator` or of a node
+    #[arg(long, value_name = "PART")]
+    part: Option<String>,
+
+    /// Go on as it grows
+    #[arg(short, long)]
+    follow: bool,
+
+    #[command(flatten)]
+    place: FederationArgs,
+}
+
+const SCALE_HELP: &str = "\
+Examples:
+  trellis scale nodes=8
+  trellis scale wards=6 imaging=2 --federation hospitals
+
+It is a change of the document: nodes that go finish what they work on first. Exit codes: 0 it was taken; 1 it
+was refused; 2 mistakes in the arguments.
+";
+
+/// Change how many nodes a pool has
+#[derive(Debug, Args)]
+#[command(after_help = SCALE_HELP)]
+pub struct ScaleArgs {
+    /// Pool and number of nodes
+    #[arg(value_name = "POOL=COUNT", required = true, value_parser = parse_pool)]
+    pools: Vec<(String, u32)>,
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(flatten)]
+    place: FederationArgs,
+}
+
+fn parse_pool(text: &str) -> Result<(String, u32), String> {
+    let parts = text.split_once('=').and_then(|(pool, count)| Some((pool.trim(), count.trim().parse().ok()?)));
+    match parts {
+        Some((pool, count)) if !pool.is_empty() => Ok((pool.to_owned(), count)),
+        _ => Err("write it like nodes=8".to_owned()),
+    }
+}
+
+pub fn run_runs(args: &RunsArgs) -> ExitCode {
+    remote::run("trellis runs", async {
+        let (client, name) = args.place.find().await?;
+        if let Some(run) = &args.run {
+            let run = client.run(&name, run).await?;
+            args.output.print(&run, || show_one(&run));
+            return Ok(());
+        }
+        let runs = client.runs(&name).await?;
+        args.output.print(&Listing { items: &runs }, || match runs.is_empty() {
+            true => remark(&format!("No runs yet on {name}. `trellis run` or `flwr run . {name}` starts one.")),
+            false => table(&runs).print(),
+        });
+        Ok(())
+    })
+}
+
+pub fn run_stop(args: &StopArgs) -> ExitCode {
+    remote::run("trellis stop", async {
+        let (client, name) = args.place.find().await?;
+        let run = client.stop_run(&name, &args.run).await?;
+        args.output.print(&run, || {
+            let outcome = run.outcome.as_deref().unwrap_or("is being stopped");
+            print(&format!("run {} {}\n", clean(&run.id), clean(outcome)));
+        });
+        Ok(())
+    })
+}
+
+pub fn run_scale(args: &ScaleArgs) -> ExitCode {
+    #[derive(Serialize)]
+    struct Scaled<'a> {
+        federation: &'a str,
+        pool: &'a str,
+        count: u32,
+    }
+    remote::run("trellis scale", async {
+        let (client, name) = args.place.find().await?;
+        let mut scaled = Vec::new();
+        for (pool, count) in &args.pools {
+            client.scale(&name, pool, *count).await?;
+            scaled.push(Scaled { federation: &name, pool, count: *count });
+        }
+        args.output.print(&Listing { items: &scaled }, || {
+            for it in &scaled {
+                print(&format!("{} of {name} shall have {} nodes\n", clean(it.pool), it.count));
+            }
+        });
+        Ok(())
+    })
+}
+
+pub fn run_logs(args: &LogsArgs) -> ExitCode {
+    remote::run("trellis logs", logs(args))
+}
+
+async fn logs(args: &LogsArgs) -> Result<(), Trouble> {
+    let (client, name) = args.place.find().await?;
+    let run = match (&args.run, &args.part) {
+        (Some(run), _) => Some(run.clone()),
+        (None, Some(_)) => None,
+        (None, None) => {
+            let newest = client.newest_runs(&name, 1).await?;
+            let none = || {
+                let advice = "`trellis logs --part coordinator` shows that of the SuperLink";
+                Trouble::failed(format!("there are no runs on {name} yet"), Some(advice))
+            };
+            Some(newest.into_iter().next().ok_or_else(none)?.id)
+        }
+    };
+    let (mut after, mut patience): (Option<String>, _) = (None, Patience::default());
+    loop {
+        // What is there comes at once; only what is not there yet is waited for.
+        let wait = args.follow && after.is_some();
+        let asked = match (&run, &args.part) {
+            (Some(run), _) => client.run_log(&name, run, after.as_deref(), wait).await,
+            (None, part) => {
+                let part = part.as_deref().unwrap_or("coordinator");
+                client.part_log(&name, part, after.as_deref(), wait).await
+            }
+        };
+        let part = match args.follow {
+            true => patience.forgive(asked)?,
+            false => Some(asked?),
+        };
+        let Some(LogPart { text, next, ended }) = part else { continue };
+        print(&text);
+        let nothing_new = text.is_empty() && !wait;
+        if ended || (!args.follow && (nothing_new || run.is_none())) {
+            return Ok(());
+        }
+        after = Some(next);
+    }
+}
+
+fn state(run: &Run) -> (String, Tone) {
+    let tone = match (run.state, run.outcome.as_deref()) {
+        (RunState::Finished, Some("completed")) => Tone::Good,
+        (RunState::Finished, Some("failed")) => Tone::Bad,
+        (RunState::Finished, _) => Tone::Quiet,
+        _ => Tone::Plain,
+    };
+    let word = match run.state {
+        RunState::Pending => "pending",
+        RunState::Starting => "starting",
+        RunState::Running => "running",
+        RunState::Finished => run.outcome.as_deref().unwrap_or("finished"),
+    };
+    (word.to_owned(), tone)
+}
+
+fn table(runs: &[Run]) -> Table {
+    let column = |title, may_be_cut| Column { title, may_be_cut };
+    let mut table = Table::new([
+        column("RUN", false),
+        column("APP", true),
+        column("STATE", false),
+        column("ROUND", false),
+        column("METRICS", true),
+        column("SUBMITTED", false),
+        column("WHY", true),
+    ]);
+    let now = now();
+    for run in runs {
+        let (word, tone) = state(run);
+        let round = run.training.as_ref().map(|training| match training.rounds_planned {
+            0 => training.round.to_string(),
+            planned => format!("{}/{planned}", training.round),
+        });
+        table.row([
+            run.id.as_str().into(),
+            run.app.as_str().into(),
+            Cell::new(&word, tone),
+            round.unwrap_or_default().into(),
+            metrics(run).into(),
+            age(now, run.submitted_at).into(),
+            run.details.as_str().into(),
+        ]);
+    }
+    table
+}
+
+/// Those that people look at first.
+fn metrics(run: &Run) -> String {
+    let Some(training) = &run.training else { return String::new() };
+    let looked_at = |name: &str| ["loss", "acc"].iter().any(|part| name.contains(part));
+    let evaluated = training.metrics.iter().filter(|(name, _)| looked_at(name));
+    evaluated.map(|(name, value)| format!("{name} {value:.4}")).collect::<Vec<_>>().join("  ")
+}
+
+fn show_one(run: &Run) {
+    let mut lines = vec![
+        format!("run {}: {} {}, {}", run.id, run.app, run.version, state(run).0),
+        format!("  on         {}", run.federation),
+        format!("  submitted  {}", moment(run.submitted_at)),
+    ];
+    let times = [("started", run.started_at), ("finished", run.finished_at)];
+    lines.extend(times.into_iter().filter_map(|(name, time)| Some(format!("  {name:<9}  {}", moment(time?)))));
+    if !run.details.is_empty() {
+        lines.push(format!("  why        {}", run.details));
+    }
+    if let Some(training) = &run.training {
+        lines.push(format!(
+            "  training   {}, round {} of {}",
+            training.strategy, training.round, training.rounds_planned
+        ));
+        lines.extend(training.metrics.iter().map(|(name, value)| format!("  {name:<9}  {value:.4}")));
+        lines.extend(training.checkpoint.iter().map(|path| format!("  model      {path}")));
+    }
+    print(&lines.iter().map(|line| clean(line) + "\n").collect::<String>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_are_given_with_their_number() {
+        assert_eq!(parse_pool("wards=6"), Ok(("wards".to_owned(), 6)));
+        for bad in ["wards", "=6", "wards=", "wards=-1", "wards=many"] {
+            assert!(parse_pool(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The view as characters: federations above, nodes and runs of the chosen one below, then why not more is done. Pure: the
+//! same view in the same space is the same picture.
+
+mod detail;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use ratatui::Frame;
+use ratatui::backend::TestBackend;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Borders, Paragraph};
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use trellis_api::{State, Weight};
+
+use super::view::{Contact, Pane, View};
+use crate::remote::clean;
+
+/// Lines of lists, where there is not room for all: the rest is for nodes.
+const MOST_FEDERATIONS: usize = 4;
+const MOST_RUNS: usize = 4;
+const MOST_REASONS: usize = 3;
+/// The rule above a list, and its titles.
+const HEAD_LINES: usize = 2;
+const HELP: &str = " tab pane  ↑↓ line  enter details  esc back  q quit";
+/// Wide enough that no list is cut in a pipe.
+const PLAIN_COLUMNS: u16 = 160;
+const MOST_PLAIN_LINES: usize = 10_000;
+
+/// Where colours may be used.
+#[derive(Debug, Clone, Copy)]
+pub struct Palette {
+    pub colours: bool,
+}
+
+impl Palette {
+    fn of(self, color: Color) -> Style {
+        if self.colours { Style::new().fg(color) } else { Style::new() }
+    }
+
+    fn good(self) -> Style {
+        self.of(Color::Green)
+    }
+
+    fn bad(self) -> Style {
+        self.of(Color::Red)
+    }
+
+    fn waits(self) -> Style {
+        self.of(Color::Yellow)
+    }
+
+    fn quiet(self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    fn phase(self, phase: &str) -> Style {
+        match phase {
+            "ready" | "running" | "completed" => self.good(),
+            "failed" | "absent" | "stopped" => self.bad(),
+            "starting" | "stopping" | "pending" | "unknown" => self.waits(),
+            _ => Style::new(),
+        }
+    }
+
+    fn state(self, state: State) -> Style {
+        match state {
+            State::Ready => self.good(),
+            State::Stalled => self.bad(),
+            State::New | State::Reconciling | State::Leaving => self.waits(),
+        }
+    }
+}
+
+pub fn draw(frame: &mut Frame<'_>, view: &View, palette: Palette) {
+    let [title, federations, nodes, runs, why, help] = areas(frame.area(), view);
+    frame.render_widget(title_line(view, palette), title);
+    frame.render_widget(Line::styled(HELP, palette.quiet()), help);
+    tables::federations(frame, federations, view, palette);
+    if view.detail {
+        let whole = Rect { height: nodes.height + runs.height + why.height, ..nodes };
+        return detail::draw(frame, whole, view, palette);
+    }
+    tables::nodes(frame, nodes, view, palette);
+    tables::runs(frame, runs, view, palette);
+    reasons(frame, why, view, palette);
+}
+
+fn areas(area: Rect, view: &View) -> [Rect; 6] {
+    let lines = |count: usize, most: usize| count.clamp(1, most.max(1));
+    let roomy = area.height as usize >= needed(view);
+    let most = |usual: usize, all: usize| if roomy { all } else { usual };
+    let length = |lines: usize| Constraint::Length(u16::try_from(lines).unwrap_or(u16::MAX));
+    Layout::vertical([
+        length(1),
+        length(HEAD_LINES + lines(view.federations.len(), most(MOST_FEDERATIONS, view.federations.len()))),
+        Constraint::Min(HEAD_LINES as u16 + 1),
+        length(HEAD_LINES + lines(view.shown.runs.len(), most(MOST_RUNS, view.shown.runs.len()))),
+        length(1 + lines(view.shown.why.len(), most(MOST_REASONS, view.shown.why.len()))),
+        length(1),
+    ])
+    .areas(area)
+}
+
+/// Lines that show all there is.
+fn needed(view: &View) -> usize {
+    let lists = [view.federations.len(), view.shown.nodes.len(), view.shown.runs.len()];
+    let lists: usize = lists.iter().map(|count| HEAD_LINES + count.max(&1)).sum();
+    1 + lists + 1 + view.shown.why.len().max(1) + 1
+}
+
+fn title_line(view: &View, palette: Palette) -> Line<'static> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let (word, style) = match &view.contact {
+        Contact::Connecting => ("connecting".to_owned(), palette.waits()),
+        Contact::Live => ("live".to_owned(), palette.good()),
+        Contact::Lost(why) => (format!("no contact: {}", clean(why)), palette.bad()),
+    };
+    Line::from(vec![
+        Span::styled(" trellis top ", bold),
+        Span::raw(format!(" {}  ", clean(&view.endpoint))),
+        Span::styled(word, style),
+    ])
+}
+
+/// A rule with a title; that of the pane with the user's line stands out.
+fn block(title: String, is_focus: bool) -> Block<'static> {
+    let style = if is_focus { Style::new().add_modifier(Modifier::BOLD) } else { Style::new() };
+    Block::new().borders(Borders::TOP).title(Span::styled(format!(" {title} "), style))
+}
+
+fn reasons(frame: &mut Frame<'_>, area: Rect, view: &View, palette: Palette) {
+    let lines: Vec<Line<'_>> = match view.shown.why.is_empty() {
+        true => vec![Line::styled(" nothing waits", palette.quiet())],
+        false => view.shown.why.iter().map(|why| reason(why, palette)).collect(),
+    };
+    let block = block("why not more is done".to_owned(), false);
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+fn reason(why: &trellis_api::Why, palette: Palette) -> Line<'static> {
+    let style = match why.weight {
+        Weight::Stuck => palette.bad(),
+        Weight::Waits => palette.waits(),
+        Weight::Note => palette.quiet(),
+    };
+    Line::from(vec![
+        Span::styled(format!(" {:<6}", why.weight.word()), style),
+        Span::raw(format!(" {}: {}", clean(&why.about), clean(&why.text))),
+    ])
+}
+
+/// All of it without a terminal, for a pipe: a line of text for each line of the picture. Nobody presses keys there.
+pub fn plain(view: &View) -> String {
+    let height = needed(view).min(MOST_PLAIN_LINES);
+    let text = text(view, PLAIN_COLUMNS, u16::try_from(height).unwrap_or(u16::MAX));
+    text.lines().take(height - 1).map(|line| format!("{line}\n")).collect()
+}
+
+fn text(view: &View, width: u16, height: u16) -> String {
+    let viewport = Viewport::Fixed(Rect::new(0, 0, width, height));
+    let made = Terminal::with_options(TestBackend::new(width, height), TerminalOptions { viewport });
+    let Ok(mut terminal) = made;
+    let Ok(_) = terminal.draw(|frame| draw(frame, view, Palette { colours: false }));
+    let buffer = terminal.backend().buffer();
+    let line = |y| (0..width).filter_map(|x| buffer.cell((x, y))).map(|cell| cell.symbol()).collect::<String>();
+    (0..height).map(|y| format!("{}\n", line(y).trim_end())).collect()
+}
+
+/// Which line of a list is the user's.
+fn line_of(view: &View, pane: Pane) -> Option<usize> {
+    view.line(pane).filter(|_| pane == view.focus || pane == Pane::Federations)
+}

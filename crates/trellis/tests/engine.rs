@@ -1,0 +1,120 @@
+//! The platform with real processes: a document comes true on this machine, a run trains, and its rounds are told as they
+//! happen; then nothing is left but the model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use trellis_api::{Event, NewRun, Run, RunState, Scalar, State};
+use trellis_server::{Platform, PlatformSettings, Refusal};
+
+/// Far more than anything here takes.
+const LIMIT: Duration = Duration::from_secs(120);
+const DOCUMENT: &str = "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata:\n  name: lab\nspec:\n  pools:\n  - name: \
+                        clinic\n    count: 2\n  training:\n    rounds: 3\n    strategy: FedAdam\n";
+
+async fn next(events: &mut broadcast::Receiver<Arc<Event>>) -> Arc<Event> {
+    let event = tokio::time::timeout(LIMIT, events.recv()).await.expect("something happens in time");
+    event.expect("few enough happens that nothing is missed")
+}
+
+async fn ready(platform: &Platform, events: &mut broadcast::Receiver<Arc<Event>>) {
+    let waiting = async {
+        while platform.federation("lab").expect("it is there").summary.state != State::Ready {
+            next(events).await;
+        }
+    };
+    if tokio::time::timeout(LIMIT, waiting).await.is_err() {
+        panic!("it is still {:?}", platform.federation("lab"));
+    }
+}
+
+/// Rounds that are told until the run is over, and how it ended.
+async fn follow(events: &mut broadcast::Receiver<Arc<Event>>, id: &str) -> (Vec<u64>, Run) {
+    let mut rounds = Vec::new();
+    loop {
+        match next(events).await.as_ref() {
+            Event::Round { run, report, .. } if run == id && report.kind == "round" => rounds.push(report.round),
+            Event::Run { run } if run.id == id && run.state == RunState::Finished => return (rounds, run.clone()),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_document_comes_true_and_trains() {
+    let home = tempfile::tempdir().expect("a directory");
+    let settings = || PlatformSettings::new(home.path().to_owned(), env!("CARGO_BIN_EXE_trellis").into());
+    let platform = Platform::start(settings()).await.expect("it starts");
+    let mut events = platform.events();
+    platform.apply("lab", DOCUMENT, Some(0)).await.expect("it is kept");
+    ready(&platform, &mut events).await;
+    assert_eq!(platform.nodes("lab").expect("it is there").len(), 2);
+
+    let settings_of_run = BTreeMap::from([("hidden".to_owned(), Scalar::Int(16)), ("seed".to_owned(), Scalar::Int(1))]);
+    let new = NewRun { app: Some("native:mlp".to_owned()), bundle: None, settings: settings_of_run };
+    let run = platform.start_run("lab", &new).await.expect("it starts");
+    assert!(run.native && run.app == "trellis/mlp", "{run:?}");
+    let (rounds, ended) = follow(&mut events, &run.id).await;
+    assert_eq!((rounds, ended.outcome.as_deref()), (vec![1, 2, 3], Some("completed")), "{ended:?}");
+    let training = ended.training.expect("it was followed");
+    assert_eq!((training.strategy.as_str(), training.round, training.rounds_planned), ("FedAdam", 3, 3));
+    assert!(training.metrics.keys().any(|key| key.contains("accuracy")), "{training:?}");
+    assert!(training.checkpoint.is_some_and(|path| path.starts_with(&home.path().display().to_string())));
+    look_back(&platform, &run.id).await;
+
+    // The next process finds everything as it was.
+    platform.stop().await;
+    drop(platform);
+    let platform = restarted(settings).await;
+    let mut events = platform.events();
+    ready(&platform, &mut events).await;
+    while platform.runs("lab").await.map_or(true, |runs| runs.is_empty()) {
+        next(&mut events).await;
+    }
+    assert_eq!(platform.run("lab", &run.id).await.expect("it is known").outcome.as_deref(), Some("completed"));
+    platform.delete("lab").await.expect("it is there");
+    while !matches!(next(&mut events).await.as_ref(), Event::Gone { federation } if federation == "lab") {}
+    assert!(home.path().join("models/lab").is_dir(), "the model stays");
+    assert!(!home.path().join("federations/lab").exists(), "nothing else does");
+}
+
+/// What is asked afterwards.
+async fn look_back(platform: &Platform, run: &str) {
+    let rounds = platform.rounds("lab", run, Some(1)).await.expect("they are kept");
+    let told: Vec<(u64, &str)> = rounds.reports.iter().map(|report| (report.round, report.kind.as_str())).collect();
+    assert!(told.starts_with(&[(2, "round"), (3, "round")]) && !rounds.more, "{told:?}");
+    let stopped = platform.stop_run("lab", run).await.expect("one that is over stays as it is");
+    assert_eq!(stopped.outcome.as_deref(), Some("completed"));
+    let log = platform.run_log("lab", run, "", false).await.expect("it has a log");
+    assert!(log.text.contains("round") && log.ended, "{log:?}");
+    let rest = platform.run_log("lab", run, &log.next, true).await.expect("it has a log");
+    assert_eq!((rest.text.as_str(), rest.ended), ("", true));
+    for part in ["coordinator", "clinic-1"] {
+        let log = platform.part_log("lab", part, None, false).await.expect("it has a log");
+        assert!(!log.text.is_empty() && !log.ended, "{part}: {log:?}");
+        let rest = platform.part_log("lab", part, Some(&log.next), false).await.expect("it has a log");
+        assert_ne!(rest.next, "");
+    }
+    let connection = platform.connection("lab").await.expect("it serves");
+    assert!(!connection.insecure && connection.http.is_some());
+    assert!(connection.root_certificates.is_some_and(|pem| pem.contains("BEGIN CERTIFICATE")));
+    for missing in ["7", "007", "run"] {
+        let refused = platform.rounds("lab", missing, None).await;
+        assert!(matches!(refused, Err(Refusal::NotFound(_))), "{missing}: {refused:?}");
+    }
+}
+
+/// Tasks of the one before may still be on their way out, and hold the lock.
+async fn restarted(settings: impl Fn() -> PlatformSettings) -> Arc<Platform> {
+    let starting = async {
+        loop {
+            match Platform::start(settings()).await {
+                Ok(platform) => return platform,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, starting).await.expect("it starts again")
+}

@@ -1,0 +1,54 @@
+//! Server and keeper: whoever is killed is started again by the other, and both end when they are told to.
+
+use serde_json::json;
+
+use crate::scene::{Scene, eventually, kill, terminate};
+
+fn served(scene: &Scene) -> bool {
+    scene.run(&["status", "-o", "json"]).status.success()
+}
+
+#[test]
+fn whoever_is_killed_comes_back() {
+    let scene = Scene::new();
+    scene.good(&["up", "--detach", "--nodes", "1"]);
+    let nodes = scene.processes(Some("supernode"));
+
+    let server = scene.process("server");
+    kill(server);
+    let next = eventually("another server", || Some(scene.process("server")).filter(|pid| *pid != server));
+    eventually("it to serve", || served(&scene).then_some(()));
+    assert_eq!(scene.serving().expect("it says so")["pid"], next);
+
+    let keeper = scene.process("keep");
+    kill(keeper);
+    eventually("another keeper", || Some(scene.process("keep")).filter(|pid| *pid != keeper));
+    assert_eq!(scene.process("server"), next, "the server went on");
+
+    // The one that the server started keeps it as the first did.
+    kill(next);
+    eventually("a third server", || Some(scene.process("server")).filter(|pid| *pid != next));
+    eventually("it to serve", || served(&scene).then_some(()));
+
+    let state = |scene: &Scene| scene.json(&["status", "local"])["summary"]["state"].clone();
+    eventually("the federation to be ready", || (state(&scene) == json!("ready")).then_some(()));
+    assert_eq!(scene.processes(Some("supernode")), nodes, "no node was started anew");
+    scene.good(&["down"]);
+    eventually("nobody", || scene.processes(None).is_empty().then_some(()));
+}
+
+#[test]
+fn a_keeper_that_is_told_to_stop_takes_its_server_along_and_leaves_federations() {
+    let scene = Scene::new();
+    scene.good(&["up", "--detach", "--nodes", "1"]);
+    terminate(scene.process("keep"));
+    let left = || scene.processes(Some("keep")).is_empty() && scene.processes(Some("server")).is_empty();
+    eventually("both to end", || left().then_some(()));
+    assert_eq!(scene.serving(), None);
+    assert_eq!(scene.processes(Some("supernode")).len(), 1, "federations go on without a server");
+    // The next one finds them.
+    scene.good(&["up", "--detach"]);
+    assert_eq!(scene.processes(Some("supernode")).len(), 1);
+    scene.good(&["down"]);
+    eventually("nobody", || scene.processes(None).is_empty().then_some(()));
+}

@@ -1,0 +1,7 @@
+//! The control plane, seen from a shell: real processes in a home of their own, from `trellis up` to nothing left.
+
+mod documents;
+mod keeper;
+mod scene;
+mod server;
+mod up;

@@ -1,0 +1,141 @@
+//! A home for one test. Every process that is started for it carries its mark, and ends with it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MARK: &str = "TEST_SCENE";
+const LIMIT: Duration = Duration::from_secs(120);
+const GLANCE: Duration = Duration::from_millis(20);
+
+pub struct Scene {
+    directory: TempDir,
+}
+
+impl Scene {
+    pub fn new() -> Scene {
+        Scene { directory: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.path("home")
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.path(name), text).expect("a file");
+        self.path(name)
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trellis"));
+        command.env_clear().env("HOME", self.directory.path()).env("TRELLIS_HOME", self.home());
+        command.env(MARK, self.directory.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.current_dir(self.directory.path()).stdin(Stdio::null()).args(arguments);
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the binary runs")
+    }
+
+    /// What it prints, where it ends well.
+    pub fn good(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {told}{}", self.server_log());
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.good(&[arguments, &["-o", "json"]].concat())).expect("JSON")
+    }
+
+    /// Exit code and stderr.
+    pub fn bad(&self, arguments: &[&str]) -> (i32, String) {
+        let output = self.run(arguments);
+        let told = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_ne!(output.status.code(), Some(0), "{arguments:?} works: {told}");
+        (output.status.code().expect("an exit code"), told)
+    }
+
+    /// `server.json` of a server that serves.
+    pub fn serving(&self) -> Option<Value> {
+        let text = std::fs::read(self.home().join("server.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    pub fn server_log(&self) -> String {
+        std::fs::read_to_string(self.home().join("server.log")).unwrap_or_default()
+    }
+
+    /// The processes of this scene that run `trellis WORD`; all of them without.
+    pub fn processes(&self, word: Option<&str>) -> Vec<u32> {
+        let mark = format!("{MARK}={}", self.directory.path().display());
+        let entries = std::fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let ours = pids.filter(|pid| {
+            let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let (environment, line) = (read("environ"), read("cmdline"));
+            let marked = environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes());
+            let second = line.split(|byte| *byte == 0).nth(1).unwrap_or_default();
+            marked && word.is_none_or(|word| second == word.as_bytes())
+        });
+        ours.collect()
+    }
+
+    /// The only process that runs `trellis WORD`, when there is one.
+    pub fn process(&self, word: &str) -> u32 {
+        eventually(&format!("one process of trellis {word}"), || match self.processes(Some(word))[..] {
+            [pid] => Some(pid),
+            _ => None,
+        })
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // Whoever is killed may be started again by another, who goes next.
+        for _ in 0..10 {
+            let left = self.processes(None);
+            if left.is_empty() {
+                return;
+            }
+            left.into_iter().for_each(kill);
+        }
+    }
+}
+
+pub fn kill(pid: u32) {
+    signal(pid, Signal::KILL);
+}
+
+pub fn terminate(pid: u32) {
+    signal(pid, Signal::TERM);
+}
+
+fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Looks until there is something to see.
+pub fn eventually<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(began.elapsed() < LIMIT, "waited {} s for {what}", LIMIT.as_secs());
+        // Another process cannot tell us.
+        std::thread::sleep(GLANCE);
+    }
+}

@@ -1,0 +1,33 @@
+// The pictures of the documentation. Played only when they are to be made anew.
+import path from "node:path";
+import { finished, play, stage, startRun, until, visit } from "../stage.mjs";
+
+const of = (tail) => `/federations/${stage.federation}${tail}`;
+
+await play(async () => {
+  const run = await startRun(20);
+  await finished(run);
+  const pictures = { federations: "/", federation: of(""), run: of(`/runs/${run}`), plan: of("/plan"), submit: of("/submit") };
+  for (const width of [1440, 390]) {
+    for (const scheme of ["light", "dark"]) {
+      for (const [name, at] of Object.entries(pictures)) {
+        const page = await visit({ token: stage.tokens.admin, width, scheme, at });
+        await page.getByRole("heading", { level: 1 }).waitFor();
+        await page.getByText("Loading…").first().waitFor({ state: "detached" });
+        if (name === "plan") await planned(page);
+        await until("the stream", () => page.getByTitle("Changes are shown as they happen").isVisible());
+        await page.evaluate(() => (scrollTo(0, 0), document.activeElement.blur(), document.fonts.ready));
+        await page.screenshot({ path: path.join(stage.pictures, `${name}-${width}-${scheme}.png`), fullPage: true, caret: "hide" });
+        await page.context().close();
+      }
+    }
+  }
+});
+
+/** With a change that was not applied. */
+async function planned(page) {
+  const area = page.getByRole("textbox", { name: "Document" });
+  await area.fill((await area.inputValue()).replace(/count: (\d+)/, (_, count) => `count: ${Number(count) + 2}`));
+  await page.getByRole("button", { name: "See the plan" }).click();
+  await page.getByRole("region", { name: "Difference" }).waitFor();
+}

@@ -1,0 +1,47 @@
+// A run from the form to its end: a wrong setting is told at its field, rounds appear as they happen, and it can be stopped.
+import assert from "node:assert/strict";
+import { finished, play, stage, until, visit } from "../stage.mjs";
+
+const ROUNDS = 6;
+
+await play(async () => {
+  const page = await visit({ token: stage.tokens.runner, at: `/federations/${stage.federation}` });
+  await page.getByRole("link", { name: "Start a run" }).click();
+  await page.getByRole("radio", { name: /native:mlp/ }).check();
+  await page.getByLabel("num-server-rounds").fill("many");
+  await page.getByRole("button", { name: "Start the run" }).click();
+  const field = page.getByLabel("num-server-rounds");
+  await until("the field to be wrong", async () => (await field.getAttribute("aria-invalid")) === "true");
+  const told = await field.evaluate((input) => input.getAttribute("aria-describedby").split(" ").map((id) => document.getElementById(id).textContent).join(" "));
+  assert.match(told, /many/, "what is wrong is told at the field");
+
+  const first = await start(page, ROUNDS);
+  const rows = page.getByRole("region", { name: "Table of rounds" }).locator("tbody tr");
+  await until("the rounds to appear without a reload", async () => (await rows.count()) >= ROUNDS);
+  await page.getByText("Completed", { exact: true }).waitFor();
+  await page.getByRole("img", { name: /^accuracy over 6 rounds/ }).waitFor();
+  const nodes = page.getByRole("region", { name: "Table of nodes in this run" }).locator("tbody th");
+  const names = await nodes.allTextContents();
+  assert.ok(names.length > 0 && names.every((name) => /^[a-z]+-\d+$/.test(name)), `nodes by their names: ${names}`);
+  await until("the log to have lines", async () => /round/i.test(await page.getByRole("region", { name: "Log of the run" }).textContent()));
+  assert.ok(first);
+
+  await page.getByRole("link", { name: stage.federation }).click();
+  await page.getByRole("link", { name: "Start a run" }).click();
+  await start(page, 500, "4");
+  await until("a round", async () => (await rows.count()) >= 1);
+  await page.getByRole("button", { name: "Stop…" }).click();
+  await page.getByRole("button", { name: "Stop the run" }).click();
+  await page.getByText("Stopped", { exact: true }).waitFor();
+  await until("no second stop to be offered", async () => (await page.getByRole("button", { name: "Stop…" }).count()) === 0);
+  await finished(page.url().split("/").at(-1));
+});
+
+async function start(page, rounds, epochs) {
+  await page.getByRole("radio", { name: /native:mlp/ }).check();
+  await page.getByLabel("num-server-rounds").fill(String(rounds));
+  if (epochs) await page.getByLabel("local-epochs").fill(epochs);
+  await page.getByRole("button", { name: "Start the run" }).click();
+  await page.waitForURL(/\/runs\/[^/]+$/);
+  return page.url().split("/").at(-1);
+}

@@ -1,0 +1,136 @@
+"""podman from Debian packages, unpacked into the cache, with all of its state in one directory; and an image of our program.
+
+Nothing is installed on the machine, and there is no registry: the image is made from the binary and its libraries.
+"""
+
+import io
+import os
+import re
+import shlex
+import subprocess
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.debian import Unpacked, unpacked
+from provision import CannotBeHad
+
+COMMAND_LIMIT_S = 300.0
+PACKAGES = (
+    "podman",
+    "conmon",
+    "runc",
+    "golang-github-containers-common",
+    "libassuan0",
+    "libdevmapper1.02.1",
+    "libgpgme11",
+    "libseccomp2",
+    "libsubid4",
+    "libyajl2",
+)
+# crun does not work with the cgroups of every machine, and limits must not be above those of whoever runs the tests.
+CONTAINERS_CONF = """\
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+seccomp_profile = "{root}/usr/share/containers/seccomp.json"
+[engine]
+cgroup_manager = "cgroupfs"
+conmon_path = ["{root}/usr/bin/conmon"]
+events_logger = "file"
+runtime = "runc"
+[engine.runtimes]
+runc = ["{root}/usr/sbin/runc"]
+"""
+STORAGE_CONF = """\
+[storage]
+driver = "vfs"
+graphroot = "{state}/graph"
+runroot = "{state}/run"
+"""
+POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}'
+
+
+@dataclass(frozen=True)
+class Podman:
+    """`bin` before others on PATH makes `podman` this one."""
+
+    state: Path
+
+    @property
+    def bin(self) -> Path:
+        return self.state / "bin"
+
+    @property
+    def path(self) -> str:
+        return f"{self.bin}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
+    def run(self, *words: str, given: bytes | None = None) -> str:
+        done = subprocess.run(
+            [str(self.bin / "podman"), *words], input=given, capture_output=True, timeout=COMMAND_LIMIT_S, check=False
+        )
+        said = f"podman {' '.join(words)} ended with {done.returncode}\n{done.stderr.decode(errors='replace')}"
+        assert done.returncode == 0, said
+        return done.stdout.decode()
+
+    def load_program(self, binary: Path, image: str) -> None:
+        """An image with nothing in it but a program and its libraries."""
+        self.run("import", "-", image, given=rootfs(binary))
+
+    def containers(self) -> list[str]:
+        """The names of those that run."""
+        return self.run("ps", "--format", "{{.Names}}").split()
+
+    def close(self) -> None:
+        """Ends and forgets all containers."""
+        self.run("rm", "--all", "--force")
+
+
+def podman(state: Path) -> Podman:
+    """podman with its state in a directory, or CannotBeHad."""
+    if os.geteuid() != 0:
+        raise CannotBeHad("podman without root needs user namespaces that the packages alone do not set up")
+    found = unpacked(*PACKAGES)
+    _configure(found, state)
+    ready = Podman(state)
+    try:
+        ready.run("info")
+    except AssertionError as why:
+        raise CannotBeHad(f"podman does not work here: {why}") from None
+    return ready
+
+
+def _configure(found: Unpacked, state: Path) -> None:
+    policy = state / "home" / ".config" / "containers" / "policy.json"
+    wrapper = state / "bin" / "podman"
+    for path in (policy, wrapper):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    policy.write_text(POLICY)
+    (state / "containers.conf").write_text(CONTAINERS_CONF.format(root=found.root))
+    (state / "storage.conf").write_text(STORAGE_CONF.format(state=state))
+    (state / "registries.conf").write_text("unqualified-search-registries = []\n")
+    variables = {
+        "CONTAINERS_CONF": state / "containers.conf",
+        "CONTAINERS_STORAGE_CONF": state / "storage.conf",
+        "CONTAINERS_REGISTRIES_CONF": state / "registries.conf",
+        "LD_LIBRARY_PATH": found.env["LD_LIBRARY_PATH"],
+        "HOME": state / "home",
+    }
+    settings = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
+    wrapper.write_text(f'#!/bin/sh\nexec env {settings} {shlex.quote(found.program("usr/bin/podman"))} "$@"\n')
+    wrapper.chmod(0o755)
+
+
+def rootfs(binary: Path) -> bytes:
+    """A tar of the program at /bin, and what it is linked with where it expects it."""
+    told = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=True).stdout
+    libraries = sorted(set(re.findall(r"(/\S+)", told)))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for directory in ("tmp", "etc"):
+            entry = tarfile.TarInfo(directory)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if directory == "tmp" else 0o755
+            archive.addfile(entry)
+        archive.add(binary, "bin/trellis")
+        for library in libraries:
+            archive.add(os.path.realpath(library), library.lstrip("/"))
+    return packed.getvalue()
