@@ -3,6 +3,7 @@
 
 mod chart;
 mod demo;
+mod document;
 pub mod flwr;
 mod follow;
 
@@ -14,7 +15,6 @@ use serde::Serialize;
 use trellis_api::{Client, Connection, Expected, FederationSummary};
 use trellis_spec::{Federation, to_yaml};
 
-use crate::documents;
 use crate::down;
 use crate::home::Home;
 use crate::keep;
@@ -25,8 +25,8 @@ use crate::run::{by_signal, listen};
 use crate::settle::until_ready;
 
 const CALLED: &str = "trellis up";
-const DEFAULT_NAME: &str = "local";
-const DEFAULT_NODES: u32 = 4;
+/// Of a log, where something failed.
+const LAST_LINES: usize = 12;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -113,78 +113,36 @@ pub fn run(args: &UpArgs) -> ExitCode {
 }
 
 async fn up(args: &UpArgs) -> Result<ExitCode, Trouble> {
-    let document = document(args)?;
+    let document = document::document(args)?;
     let mut signals = listen()?;
     let found = server(&args.server).await?;
-    let (client, home) = (&found.client, found.home.as_ref());
-    let outcome = tokio::select! {
-        made = make(args, &found, &document) => made,
-        (_, number) = signals.next() => {
-            down::quietly(client, document.name.as_str(), home).await;
-            return Ok(by_signal(number));
-        }
+    let (client, home, name) = (&found.client, found.home.as_ref(), document.name.as_str());
+    let known = client.federations().await?;
+    let ours = !known.iter().any(|federation| federation.name == name);
+    let up = Up { client, name: name.to_owned(), url: found.url.clone(), ours };
+    let made = tokio::select! {
+        made = make(args, &up, &document) => made.map(|()| None),
+        (_, number) = signals.next() => Ok(Some(by_signal(number))),
     };
-    let up = match outcome {
-        Ok(up) => up,
+    let outcome = match made {
+        Ok(None) if args.detach => return tell(args, &up, home.is_some()).await.map(|()| ExitCode::SUCCESS),
+        Ok(None) => stay(args, &up, home.is_some(), &mut signals).await,
+        Ok(Some(interrupted)) => Ok(interrupted),
         Err(trouble) => {
-            down::stop_unused(client, home).await;
-            return Err(trouble);
+            tell_logs(&up).await;
+            Err(trouble)
         }
     };
-    if args.detach {
-        tell(args, &up, found.home.is_some()).await?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let outcome = stay(args, &up, found.home.is_some(), &mut signals).await;
-    if up.ours {
-        // Who has no patience even for that: it goes all the same, and the server with it.
+    if ours {
+        // Who has no patience even for that: it goes all the same.
         tokio::select! {
-            () = down::quietly(client, &up.name, home) => {}
+            () = down::quietly(client, name, home) => {}
             _ = signals.next() => {}
         }
     } else {
-        remark(&format!("{} was there before, and stays; `trellis down {}` ends it", up.name, up.name));
+        remark(&format!("{name} was there before, and stays; `trellis down {name}` ends it"));
     }
     outcome
-}
-
-/// What shall be there.
-fn document(args: &UpArgs) -> Result<Federation, Trouble> {
-    let named = args.name.as_deref().or(args.name_flag.as_deref());
-    if let Some(file) = &args.file {
-        let federations = documents::read(std::slice::from_ref(file))?;
-        let known: Vec<&str> = federations.iter().map(|federation| federation.name.as_str()).collect();
-        let advice = format!("name one of them: {}; `trellis apply -f` takes all", known.join(", "));
-        let mut fitting: Vec<Federation> =
-            federations.iter().filter(|it| named.is_none_or(|name| it.name.as_str() == name)).cloned().collect();
-        return match (fitting.len(), named) {
-            (1, _) => Ok(fitting.remove(0)),
-            (_, Some(name)) => Err(Trouble::usage(format!("{} has no federation {name:?}", file.display()), &advice)),
-            (many, None) => Err(Trouble::usage(format!("{} has {many} federations", file.display()), &advice)),
-        };
-    }
-    let python = args.python.as_ref().map(|path| match path.components().count() {
-        1 => path.clone(),
-        _ => std::path::absolute(path).unwrap_or_else(|_| path.clone()),
-    });
-    let python = python.map(|path| path.display().to_string());
-    let text = serde_json::json!({
-        "apiVersion": "trellis.dev/v1",
-        "kind": "Federation",
-        "metadata": {"name": named.unwrap_or(DEFAULT_NAME)},
-        "spec": {
-            "coordinator": python.as_ref().map_or(serde_json::json!({}), |python| serde_json::json!({"python": python})),
-            "pools": [match &python {
-                Some(python) => serde_json::json!({"name": "nodes", "count": args.nodes.unwrap_or(DEFAULT_NODES), "python": python}),
-                None => serde_json::json!({"name": "nodes", "count": args.nodes.unwrap_or(DEFAULT_NODES)}),
-            }],
-        },
-    });
-    let read = trellis_spec::read(&text.to_string(), "the arguments");
-    read.map(|mut federations| federations.remove(0)).map_err(|problems| {
-        let each = problems.0.into_iter().map(|it| Trouble::usage(format!("{}: {}", it.path, it.what), &it.advice));
-        each.reduce(Trouble::and).expect("who refuses says why")
-    })
 }
 
 /// The server that is given or serves here; or else one that is started in the background.
@@ -201,25 +159,24 @@ pub async fn server(args: &ServerArgs) -> Result<Found, Trouble> {
     args.of_home(&home, &serving)
 }
 
-/// Sends the document, and waits until it is so.
-async fn make<'a>(args: &UpArgs, found: &'a Found, document: &Federation) -> Result<Up<'a>, Trouble> {
-    let (client, name) = (&found.client, document.name.to_string());
-    let is_known = client.federations().await?.iter().any(|federation| federation.name == name);
-    let says_something = args.nodes.is_some() || args.file.is_some() || args.python.is_some();
-    if !is_known || says_something {
-        client.apply(&name, &to_yaml(document), Expected::Anything).await?;
+/// Sends the document, and waits until it is so. What is there already stays as it is, unless something was said about it.
+async fn make(args: &UpArgs, up: &Up<'_>, document: &Federation) -> Result<(), Trouble> {
+    if up.ours || args.nodes.is_some() || args.file.is_some() || args.python.is_some() {
+        up.client.apply(&up.name, &to_yaml(document), Expected::Anything).await?;
     }
-    let mut progress = Progress::new();
-    match until_ready(client, &name, &mut progress).await {
-        Ok(_) => Ok(Up { client, name, url: found.url.clone(), ours: !is_known }),
-        Err(trouble) => {
-            // Nothing half-done is left; its logs are told before they go.
-            if !is_known && !args.detach {
-                down::quietly(client, &name, None).await;
-            }
-            Err(trouble)
-        }
-    }
+    until_ready(up.client, &up.name, &mut Progress::new()).await.map(drop)
+}
+
+/// What a part that failed said last: its log goes with the federation.
+async fn tell_logs(up: &Up<'_>) {
+    let nodes = up.client.nodes(&up.name).await.unwrap_or_default();
+    let failed = nodes.iter().find(|node| node.phase == "failed").map_or("coordinator", |node| node.name.as_str());
+    let Ok(log) = up.client.part_log(&up.name, failed, None, false).await else { return };
+    let lines: Vec<&str> = log.text.lines().collect();
+    remark(&format!("the last that {failed} said:"));
+    lines[lines.len().saturating_sub(LAST_LINES)..]
+        .iter()
+        .for_each(|line| remark(&format!("    {}", remote::clean(line))));
 }
 
 /// What somebody needs to use it.
@@ -289,33 +246,5 @@ async fn stay(args: &UpArgs, up: &Up<'_>, here: bool, signals: &mut StopSignals)
             follow::follow(up.client, &up.name, signals).await?;
             Ok(ExitCode::SUCCESS)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: UpArgs,
-    }
-
-    fn planned(arguments: &[&str]) -> Result<Federation, Trouble> {
-        document(&Line::parse_from([&["up"], arguments].concat()).args)
-    }
-
-    #[test]
-    fn a_federation_needs_no_arguments() {
-        let usual = planned(&[]).expect("a document");
-        assert_eq!((usual.name.as_str(), usual.pools[0].count), ("local", 4));
-        let other = planned(&["lab", "--nodes", "9", "--python", "/opt/venv/bin/python"]).expect("a document");
-        assert_eq!((other.name.as_str(), other.pools[0].count), ("lab", 9));
-        let python = Some(PathBuf::from("/opt/venv/bin/python"));
-        assert_eq!((&other.coordinator.python, &other.pools[0].python), (&python, &python));
-        assert!(format!("{:?}", planned(&["Lab!"]).expect_err("no name")).contains("metadata.name"));
     }
 }
