@@ -16,6 +16,9 @@ QUICK_S = 45
 # What takes a federation away, or makes thousands of nodes, is tried on one that is not there.
 ELSEWHERE = {"path.federation": "elsewhere"}
 HARMFUL = ("apply_federation", "delete_federation", "scale_pool")
+# Held requests would be most of the time that there is.
+SLOW = ("read_run_log", "read_part_log")
+AT_ONCE = {"query.wait": "false"}
 # Whether a document, a run or settings fit together is more than a schema can say.
 MORE_THAN_A_SCHEMA = ("apply_federation", "plan", "start_run")
 
@@ -45,7 +48,9 @@ def judge(workspace) -> Judge:
         token,
         known={"federation": FEDERATION, "run": run["id"], "part": "coordinator", "pool": "nodes"},
         # The token that the judge itself shows must last.
-        fixed={name: ELSEWHERE for name in HARMFUL} | {"revoke_token": {"path.id": spare}},
+        fixed={name: ELSEWHERE for name in HARMFUL}
+        | {name: AT_ONCE for name in SLOW}
+        | {"revoke_token": {"path.id": spare}},
         more_than_a_schema=MORE_THAN_A_SCHEMA,
     )
 
