@@ -2,6 +2,7 @@
 
 import json
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
@@ -31,10 +32,18 @@ def ask(url: str, token: str, path: str, body: dict | None = None) -> dict:
 
 
 @pytest.fixture
-def judge(workspace) -> Judge:
+def judge(workspace) -> Iterator[Judge]:
     """In front of a federation with one node and one run that is over."""
     platform = Platform(workspace)
     platform.run("up", "--detach", "--nodes", "1")
+    try:
+        yield in_front_of(platform)
+    finally:
+        # Its parts are made to outlive everybody else.
+        platform.run("down")
+
+
+def in_front_of(platform: Platform) -> Judge:
     platform.wait_ready(FEDERATION)
     platform.run("run", "native:mlp", "--federation", FEDERATION, "--rounds", "1")
     url = json.loads((platform.home / "server.json").read_text())["url"]
@@ -43,7 +52,7 @@ def judge(workspace) -> Judge:
     assert run["state"] == "finished", run
     spare = ask(url, token, "/tokens", {"name": "to be revoked", "role": "viewer"})["about"]["id"]
     return Judge(
-        workspace,
+        platform.workspace,
         url,
         token,
         known={"federation": FEDERATION, "run": run["id"], "part": "coordinator", "pool": "nodes"},
