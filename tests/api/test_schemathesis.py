@@ -2,6 +2,7 @@
 
 import json
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +17,9 @@ QUICK_S = 45
 # What takes a federation away, or makes thousands of nodes, is tried on one that is not there.
 ELSEWHERE = {"path.federation": "elsewhere"}
 HARMFUL = ("apply_federation", "delete_federation", "scale_pool")
+# Held requests would be most of the time that there is.
+SLOW = ("read_run_log", "read_part_log")
+AT_ONCE = {"query.wait": "false"}
 # Whether a document, a run or settings fit together is more than a schema can say.
 MORE_THAN_A_SCHEMA = ("apply_federation", "plan", "start_run")
 
@@ -28,10 +32,18 @@ def ask(url: str, token: str, path: str, body: dict | None = None) -> dict:
 
 
 @pytest.fixture
-def judge(workspace) -> Judge:
+def judge(workspace) -> Iterator[Judge]:
     """In front of a federation with one node and one run that is over."""
     platform = Platform(workspace)
     platform.run("up", "--detach", "--nodes", "1")
+    try:
+        yield in_front_of(platform)
+    finally:
+        # Its parts are made to outlive everybody else.
+        platform.run("down")
+
+
+def in_front_of(platform: Platform) -> Judge:
     platform.wait_ready(FEDERATION)
     platform.run("run", "native:mlp", "--federation", FEDERATION, "--rounds", "1")
     url = json.loads((platform.home / "server.json").read_text())["url"]
@@ -40,12 +52,14 @@ def judge(workspace) -> Judge:
     assert run["state"] == "finished", run
     spare = ask(url, token, "/tokens", {"name": "to be revoked", "role": "viewer"})["about"]["id"]
     return Judge(
-        workspace,
+        platform.workspace,
         url,
         token,
         known={"federation": FEDERATION, "run": run["id"], "part": "coordinator", "pool": "nodes"},
         # The token that the judge itself shows must last.
-        fixed={name: ELSEWHERE for name in HARMFUL} | {"revoke_token": {"path.id": spare}},
+        fixed={name: ELSEWHERE for name in HARMFUL}
+        | {name: AT_ONCE for name in SLOW}
+        | {"revoke_token": {"path.id": spare}},
         more_than_a_schema=MORE_THAN_A_SCHEMA,
     )
 

@@ -36,7 +36,8 @@ class Judge:
         left_out = [word for name in LEFT_OUT for word in ("--exclude-operation-id", name)]
         argv = [str(programs / "st"), "--config-file", str(config), "run", f"{self.url}/api/v1/openapi.json"]
         return subprocess.run(
-            [*argv, *words, *left_out, "--workers", "2", "--continue-on-failure", "--no-color"],
+            # Two workers at once make the Python 3.11 that some have fail in itself.
+            [*argv, *words, *left_out, "--workers", "1", "--continue-on-failure", "--no-color"],
             env=self.workspace.env(),
             cwd=self.workspace.root,
             capture_output=True,
@@ -60,6 +61,7 @@ class Judge:
                 # What was just created is not what is asked for.
                 lines += ["checks.ensure_resource_availability.enabled = false"]
             if operation in self.more_than_a_schema:
-                statuses = json.dumps(["2xx", "401", "403", "404", "409", "412", "422"])
+                # 400: it takes an If-Match that does not match its pattern for a good one.
+                statuses = json.dumps(["2xx", "400", "401", "403", "404", "409", "412", "422"])
                 lines += [f"checks.positive_data_acceptance.expected-statuses = {statuses}"]
         return "\n".join(lines) + "\n"

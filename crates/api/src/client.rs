@@ -256,10 +256,13 @@ impl Client {
         let mut waits = self.rest.patience().retries.iter();
         loop {
             let reply = self.rest.ask(&asking).await?;
-            match (reply.status, waits.next()) {
-                (200..300, _) => return Ok(reply),
-                (503, Some(wait)) => tokio::time::sleep(*wait).await,
-                _ => return Err(self.refused(method, path, &reply)),
+            if (200..300).contains(&reply.status) {
+                return Ok(reply);
+            }
+            let refused = self.refused(method, path, &reply);
+            match waits.next() {
+                Some(wait) if refused.may_pass() => tokio::time::sleep(*wait).await,
+                _ => return Err(refused),
             }
         }
     }

@@ -2,6 +2,9 @@
 
 use crate::Problem;
 
+/// Refusals that say so themselves: the SuperLink does not answer yet; the same is being done already.
+const PASSING: [&str; 2] = ["urn:trellis:not-now", "urn:trellis:under-way"];
+
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// Nobody was reached, or nobody who is trusted.
@@ -22,7 +25,9 @@ impl CallError {
     pub fn may_pass(&self) -> bool {
         match self {
             CallError::Unreached(error) => error.may_pass(),
-            CallError::Refused { status, .. } => matches!(status, 429 | 503),
+            CallError::Refused { status, problem, .. } => {
+                matches!(status, 429 | 503) || PASSING.contains(&problem.kind.as_str())
+            }
             CallError::Unexpected { .. } => false,
         }
     }

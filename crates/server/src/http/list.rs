@@ -20,7 +20,11 @@ pub const LIMIT: Parameter = Parameter {
 pub const CURSOR: Parameter = Parameter {
     name: "cursor",
     about: "Where the page begins: `next` of the page before. None: with the first entry.",
-    form: Form::Text { pattern: "^([0-9a-f]{2}){1,512}$", longest: LONGEST_CURSOR, fits: |text| decode(text).is_some() },
+    form: Form::Text {
+        pattern: "^([0-9a-f]{2}){1,512}$",
+        longest: LONGEST_CURSOR,
+        fits: |text| decode(text).is_some(),
+    },
 };
 
 /// The page that was asked for, of entries whose keys rise.

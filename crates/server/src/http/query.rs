@@ -15,9 +15,18 @@ pub struct Parameter {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Form {
-    Number { least: u64, most: u64 },
+    Number {
+        least: u64,
+        most: u64,
+    },
     Flag,
-    Text { pattern: &'static str, longest: usize, fits: fn(&str) -> bool },
+    /// Nothing but this.
+    Word(&'static str),
+    Text {
+        pattern: &'static str,
+        longest: usize,
+        fits: fn(&str) -> bool,
+    },
 }
 
 impl Form {
@@ -25,6 +34,7 @@ impl Form {
         match self {
             Form::Number { least, most } => json!({"type": "integer", "minimum": least, "maximum": most}),
             Form::Flag => json!({"type": "boolean"}),
+            Form::Word(word) => json!({"type": "string", "enum": [word]}),
             Form::Text { pattern, .. } => json!({"type": "string", "pattern": pattern}),
         }
     }
@@ -38,6 +48,8 @@ impl Form {
             },
             Form::Flag if matches!(value, "true" | "false") => Ok(()),
             Form::Flag => Err("give true or false".to_owned()),
+            Form::Word(word) if value == word => Ok(()),
+            Form::Word(word) => Err(format!("give {word}, or leave it out")),
             Form::Text { longest, fits, .. } if value.len() <= longest && fits(value) => Ok(()),
             Form::Text { pattern, longest, .. } => Err(format!("give at most {longest} bytes that match {pattern}")),
         }

@@ -31,11 +31,8 @@ const IF_MATCH: Parameter = Parameter {
     about: "Only if the document is of this revision, the ETag of a FederationDetail; `*`: only if there is one.",
     form: Form::Text { pattern: r#"^("[0-9]{1,15}"|\*)$"#, longest: 17, fits: federations::is_tag },
 };
-const IF_NONE_MATCH: Parameter = Parameter {
-    name: "if-none-match",
-    about: "`*`: only if there is none.",
-    form: Form::Text { pattern: r"^\*$", longest: 1, fits: |text| text == "*" },
-};
+const IF_NONE_MATCH: Parameter =
+    Parameter { name: "if-none-match", about: "`*`: only if there is none.", form: Form::Word("*") };
 const IDEMPOTENCY_KEY: Parameter = Parameter {
     name: "idempotency-key",
     about: "A word of your choice, new for each run. Sent again with the same body within a day, the answer is the same and \
@@ -47,10 +44,14 @@ const AFTER_ROUND: Parameter = Parameter {
     about: "Reports of later rounds only.",
     form: Form::Number { least: 0, most: MOST_ROUNDS },
 };
-const AFTER_PLACE: Parameter = Parameter {
+const AFTER_MOMENT: Parameter = Parameter {
     name: "after",
     about: "What comes after this place only: `next` of the part before.",
-    form: Form::Text { pattern: "^[0-9A-Za-z._:+-]{0,64}$", longest: 64, fits: is_place },
+    form: Form::Text { pattern: r"^([0-9]{1,15}(\.[0-9]{1,17})?)?$", longest: 33, fits: is_moment },
+};
+const AFTER_PLACE: Parameter = Parameter {
+    form: Form::Text { pattern: "^[0-9]{1,19}-[0-9]{1,19}$", longest: 39, fits: is_place },
+    ..AFTER_MOMENT
 };
 const WAIT: Parameter =
     Parameter { name: "wait", about: "Waits some seconds for more where there is none.", form: Form::Flag };
@@ -64,8 +65,19 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+fn are_digits(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_moment(text: &str) -> bool {
+    match text.split_once('.') {
+        Some((whole, rest)) => are_digits(whole, 15) && are_digits(rest, 17),
+        None => text.is_empty() || are_digits(text, 15),
+    }
+}
+
 fn is_place(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:+-".contains(&byte))
+    text.split_once('-').is_some_and(|(file, offset)| are_digits(file, 19) && are_digits(offset, 19))
 }
 
 macro_rules! answered_by {
@@ -148,7 +160,6 @@ pub static ROUTES: &[Route] = &[
         ],
         refuses: &[Kind::CONFLICT, Kind::CHANGED],
         handler: answered_by!(federations::apply),
-        ..PLAIN
     },
     Route {
         method: Method::DELETE,
@@ -273,7 +284,7 @@ pub static ROUTES: &[Route] = &[
         path: "/federations/{federation}/runs/{run}/log",
         id: "read_run_log",
         about: "What a run says",
-        query: &[AFTER_PLACE, WAIT],
+        query: &[AFTER_MOMENT, WAIT],
         gives: gives![200 "Part of the log." Content::Json(&[of::<LogPart>])],
         refuses: &[Kind::NOT_NOW, Kind::REFUSED, Kind::BUSY],
         handler: answered_by!(logs::of_run),

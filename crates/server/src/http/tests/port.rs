@@ -8,7 +8,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
+use trellis_api::{Client, Role};
+use trellis_client::{Security, Target, Token, Trust};
+use trellis_pki::authority::{LEAF_VALIDITY, Order};
+use trellis_pki::{Authority, Endpoint, Files, span::Span};
+
 use super::desk::platform;
+use crate::http::access::now_ms;
 use crate::http::{Bound, Limits, ServeError, ServeSettings};
 
 const STOP_LIMIT: Duration = Duration::from_secs(5);
@@ -95,4 +101,46 @@ async fn tokens_do_not_travel_in_plain_text() {
     }
     let allowed = ServeSettings { allow_plaintext_network: true, ..settings(home.path(), "0.0.0.0:0") };
     assert!(Bound::bind(allowed).await.unwrap().url().starts_with("http://127.0.0.1:"));
+}
+
+fn certificate(place: &std::path::Path) -> Files {
+    let now = (now_ms() / 1000) as i64;
+    let years = Span::parse("3650d").expect("a span");
+    let mut authority = Authority::init(&place.join("ca"), "tests", years, now).expect("an authority");
+    let endpoints = Endpoint::localhost().to_vec();
+    let out = place.join("tls");
+    let order = Order { endpoints, out, validity: LEAF_VALIDITY, name: None, only_if_due: false };
+    authority.issue(&order, now).expect("a certificate").files
+}
+
+#[tokio::test]
+async fn with_tls_those_who_trust_the_authority_get_in() {
+    let home = tempfile::tempdir().unwrap();
+    let files = certificate(home.path());
+    let platform = platform(home.path()).await;
+    let missing = Files { key: home.path().join("none"), ..files.clone() };
+    let refused = Bound::bind(ServeSettings { tls: Some(missing), ..settings(home.path(), "127.0.0.1:0") }).await;
+    assert!(matches!(refused.err(), Some(ServeError::Tls(_))));
+
+    let with_tls = ServeSettings { tls: Some(files.clone()), ..settings(home.path(), "127.0.0.1:0") };
+    let bound = Bound::bind(with_tls).await.unwrap();
+    assert!(bound.url().starts_with("https://127.0.0.1:"));
+    let port = bound.address().port();
+    let (stop, stopped) = oneshot::channel::<()>();
+    crate::http::secret::provide_admin(home.path(), platform.registry()).await.unwrap();
+    let serving = tokio::spawn(bound.serve(platform, async {
+        let _ = stopped.await;
+    }));
+    let token = std::fs::read_to_string(home.path().join("admin.token")).unwrap();
+    let target = |security| Target {
+        host: "localhost".to_owned(),
+        port,
+        security,
+        token: Some(Token::parse(&token).expect("a token")),
+    };
+    let trusting = Client::new(target(Security::Tls(Trust::bundle(&files.ca).unwrap())));
+    assert_eq!(trusting.me().await.unwrap().role, Role::Admin);
+    assert!(Client::new(target(Security::Plaintext)).me().await.is_err());
+    stop.send(()).unwrap();
+    tokio::time::timeout(STOP_LIMIT, serving).await.expect("it stops").unwrap().unwrap();
 }
