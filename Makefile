@@ -71,6 +71,10 @@ fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
 	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
 
+.PHONY: browser
+browser: release ## the page in Chromium against a real server: every page, live runs, roles, keyboard, accessibility (UPDATE_SCREENSHOTS=1: the pictures of the docs anew)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py browser $(ARGS)
+
 .PHONY: web
 web: ## build the page anew into web/dist, which is checked in (needs Node and an npm registry; cargo build needs neither)
 	cd web && npm ci && npm run check && npm run build

@@ -24,7 +24,7 @@ const FLAGS = [
 // The browser says so by itself for every call that is refused or does not arrive; stories provoke both.
 const isOfACall = (said) => /^Failed to load resource/.test(said.text()) && new URL(said.location().url).pathname.startsWith("/api/");
 
-/** `{ url, tokens: { admin, runner, viewer }, federation, pictures, broken }` */
+/** `{ url, tokens: { admin, runner, viewer }, federation, home, pictures, broken }` */
 export const stage = given;
 
 let browser;

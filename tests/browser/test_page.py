@@ -82,7 +82,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
     platform = Platform(workspace)
     try:
         workspace.start("server", platform.argv("server", "--listen", "127.0.0.1:0"), platform.env())
-        wait_for("the server", (platform.home / "server.json").exists, READY_LIMIT_S)
+        for file in ("server.json", "admin.token"):
+            wait_for(f"the server's {file}", (platform.home / file).exists, READY_LIMIT_S)
         server = Server(platform.home)
         server.call("PUT", f"/federations/{FEDERATION}", DOCUMENT.encode(), "application/yaml")
         wait_for("the federation to be ready", server.is_ready, READY_LIMIT_S)
@@ -91,6 +92,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict]:
             "url": server.url,
             "tokens": roles | {"admin": server.token},
             "federation": FEDERATION,
+            "home": str(platform.home),
             "pictures": str(REPOSITORY / "docs" / "images"),
             "broken": str(workspace.logs),
         }

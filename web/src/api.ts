@@ -1,4 +1,5 @@
-// The REST API as data, written by hand from crates/api. Knows nothing of how a call travels.
+// The REST API as data, written by hand from crates/api; a test compares it with docs/api/openapi.json.
+// Knows nothing of how a call travels.
 // Ids of runs and nodes are text. Times are seconds since 1970, unless a name ends with `_ms`.
 
 export type Role = "viewer" | "runner" | "admin";
@@ -50,20 +51,20 @@ export interface Condition {
 export type Phase = "absent" | "unknown" | "starting" | "ready" | "failed" | "stopping";
 
 export interface Addresses {
-  fleet: string | null;
-  control: string | null;
-  app: string | null;
-  http: string | null;
+  fleet?: string | null;
+  control?: string | null;
+  app?: string | null;
+  http?: string | null;
 }
 
 export interface CoordinatorStatus {
   site: string;
   phase: Phase;
   updated: boolean;
-  version: string | null;
+  version?: string | null;
   addresses: Addresses;
-  runs: number | null;
-  since_ms: number | null;
+  runs?: number | null;
+  since_ms?: number | null;
 }
 
 export interface PoolStatus {
@@ -79,23 +80,24 @@ export interface PoolStatus {
 export interface SiteStatus {
   name: string;
   reachable: boolean;
-  why: string | null;
+  why?: string | null;
   nodes: number;
 }
 
 export interface NodeStatus {
   name: string;
+  id?: string | null;
   pool: string;
   site: string;
   wanted: boolean;
-  shard: number | null;
+  shard?: number | null;
   phase: Phase;
-  why: string | null;
+  why?: string | null;
   updated: boolean;
-  busy: boolean | null;
+  busy?: boolean | null;
   draining: boolean;
-  version: string | null;
-  since_ms: number | null;
+  version?: string | null;
+  since_ms?: number | null;
 }
 
 export interface Status {
@@ -144,9 +146,9 @@ export interface Node {
 }
 
 export interface Connection {
-  control: string | null;
-  http: string | null;
-  fleet: string | null;
+  control?: string | null;
+  http?: string | null;
+  fleet?: string | null;
   insecure: boolean;
   root_certificates?: string;
   root_certificates_path?: string;
@@ -239,7 +241,7 @@ export interface PhaseReport {
   asked: number;
   answered: number;
   failed?: FailedNode[];
-  metrics: Record<string, MetricReport>;
+  metrics?: Record<string, MetricReport>;
   clients?: ClientReport[];
 }
 
@@ -258,14 +260,14 @@ export interface ClientReport {
   seconds: number;
   update_norm?: number;
   chosen?: boolean;
-  metrics: Record<string, MetricReport>;
+  metrics?: Record<string, MetricReport>;
 }
 
 export interface FindingReport {
   code: string;
   severity: string;
   what: string;
-  numbers: Record<string, number>;
+  numbers?: Record<string, number>;
   advice: string;
 }
 
@@ -279,7 +281,7 @@ export type Scalar = boolean | number | string;
 export interface NewRun {
   app?: string;
   bundle?: Bundle;
-  settings: Record<string, Scalar>;
+  settings?: Record<string, Scalar>;
 }
 
 export interface Bundle {

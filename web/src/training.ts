@@ -57,9 +57,9 @@ function plain(name: string, phase: PhaseName): string {
 }
 
 function valueOf(phase: PhaseReport | undefined, name: PhaseName, metric: string): number | null {
-  if (!phase) return null;
-  const found = Object.keys(phase.metrics).find((one) => plain(one, name) === metric);
-  return found === undefined ? null : numberOf(phase.metrics[found]);
+  const metrics = phase?.metrics ?? {};
+  const found = Object.keys(metrics).find((one) => plain(one, name) === metric);
+  return found === undefined ? null : numberOf(metrics[found]);
 }
 
 export interface Contribution {

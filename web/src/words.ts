@@ -58,3 +58,7 @@ export const appName = (run: Run): string => run.app.split("/").at(-1) || run.ap
 
 /** Ids have 20 digits; the last six tell runs apart for people. */
 export const shortId = (id: string): string => (id.length > 8 ? `…${id.slice(-6)}` : id);
+
+/** `evaluate_eval_acc`, from an app that says the phase itself, as `evaluate acc`. */
+export const metricWords = (name: string): string =>
+  name.replace(/^(train_train|evaluate_eval(uate)?)_/, (both) => both.split("_")[0] + " ").replaceAll("_", " ");

@@ -89,7 +89,7 @@ impl SuperLink {
         Ok(answer.run_dict.into_values().collect())
     }
 
-    /// All nodes that are not unregistered, as Flower tells of them. Ours tells more: [`crate::ListNodes`].
+    /// All nodes, also those that were unregistered, as Flower tells of them. Ours tells more: [`crate::ListNodes`].
     pub async fn list_nodes(&self) -> Result<Vec<proto::NodeInfo>, Error> {
         let answer: proto::ListNodesResponse = self.flower(LIST_NODES, &proto::ListNodesRequest {}).await?;
         Ok(answer.nodes_info)

@@ -10,7 +10,7 @@ use crate::node;
 use crate::object::{self, Announcement, Content, Object, Tree};
 use crate::port::{Fab, Read, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
-use crate::run::{self, MAX_LAUNCHES, Outcome, Run, ServerApp};
+use crate::run::{self, MAX_LAUNCHES, MAX_RESTARTS, Outcome, Run, ServerApp};
 use crate::token::{self, Token};
 
 /// Gives the run to the caller, who must start the ServerApp that it starts with the secret behind `hash`. `false`:
@@ -326,6 +326,15 @@ pub fn finish(tx: &mut dyn Tx, id: RunId, outcome: Outcome, details: &str, now: 
     }
     tx.put_run(&run)?;
     tx.delete_token(id)?;
+    forget_messages(tx, id)?;
+    for topic in [Topic::Finished(id), Topic::Log(id), Topic::Replies(id), Topic::Run(id)] {
+        tx.wake(topic);
+    }
+    Ok(())
+}
+
+/// Forgets what a run's ServerApp has asked for, and what was answered.
+fn forget_messages(tx: &mut dyn Tx, id: RunId) -> Result<(), Refusal> {
     for message in tx.instructions_of_run(id)? {
         if let Some(instruction) = tx.instruction(message)? {
             drop_instruction(tx, &instruction)?;
@@ -336,10 +345,22 @@ pub fn finish(tx: &mut dyn Tx, id: RunId, outcome: Outcome, details: &str, now: 
             drop_reply(tx, &reply)?;
         }
     }
-    for topic in [Topic::Finished(id), Topic::Log(id), Topic::Replies(id), Topic::Run(id)] {
-        tx.wake(topic);
-    }
     Ok(())
+}
+
+/// A native ServerApp died, and has kept something to go on from: the caller starts another one, with the secret behind
+/// `hash`. What the dead one asked for is asked for again. `false`: there is nothing to go on with, or it died too often.
+pub fn restart(tx: &mut dyn Tx, id: RunId, hash: [u8; 32], now: Seconds) -> Result<bool, Refusal> {
+    let Some(mut run) = tx.run(id)?.filter(|run| run.server_app == ServerApp::Native) else { return Ok(false) };
+    let was_through = matches!(tx.token(id)?.map(|token| token.state), Some(token::State::Spent { .. }));
+    if was_through || run.launches > MAX_RESTARTS || run.apply(run::Event::Restart, now).is_err() {
+        return Ok(false);
+    }
+    tx.put_run(&run)?;
+    tx.put_token(&Token { run: id, hash, state: token::State::issue(now) })?;
+    tx.wake(Topic::Run(id));
+    forget_messages(tx, id)?;
+    Ok(true)
 }
 
 /// The process of a run's ServerApp is gone, for this reason.

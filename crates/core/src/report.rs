@@ -1,4 +1,4 @@
-//! What a native ServerApp tells of its training, round by round. Kept with the run and handed back unread: what is in a
+//! What is told of a training, round by round, by a native ServerApp or by who watches another one. Kept with the run and handed back unread: what is in a
 //! report is between the ServerApp and those who ask for it.
 
 use crate::fleet::running;
@@ -18,6 +18,15 @@ pub struct TrainingReport {
     pub kind: String,
     /// JSON, as the front end took it.
     pub body: String,
+}
+
+/// Keeps what was seen of a round, in place of what was seen before. The run may be over: its last round is then, too.
+pub fn keep_observed(tx: &mut dyn Tx, report: &TrainingReport) -> Result<(), Refusal> {
+    if tx.run(report.run)?.is_some() && i64::try_from(report.round).is_ok() {
+        tx.put_report(report)?;
+        tx.wake(Topic::Run(report.run));
+    }
+    Ok(())
 }
 
 /// Keeps a report of a running run, and gives back the one that it replaces. Said again, nothing changes.

@@ -5,6 +5,8 @@ use crate::{Illegal, Seconds};
 
 /// A ServerApp that was started this often and never asked for its inputs will not be started again.
 pub const MAX_LAUNCHES: u32 = 5;
+/// A native ServerApp that died is started again this often, to go on from what it kept.
+pub const MAX_RESTARTS: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
@@ -39,6 +41,8 @@ pub enum Event {
     PullInputs,
     /// The claim came to nothing: the run may be taken again.
     LoseLaunch,
+    /// The ServerApp died, and another one goes on in its place.
+    Restart,
     Finish {
         outcome: Outcome,
         details: String,
@@ -80,6 +84,7 @@ impl Event {
             Event::Claim => "claim",
             Event::PullInputs => "pull inputs",
             Event::LoseLaunch => "lose launch",
+            Event::Restart => "restart",
             Event::Finish { .. } => "finish",
         }
     }
@@ -92,6 +97,7 @@ pub fn next(state: &State, event: Event) -> Result<State, Illegal> {
         (State::Pending, Event::Claim) => Ok(State::Starting),
         (State::Pending | State::Starting | State::Running, Event::PullInputs) => Ok(State::Running),
         (State::Pending | State::Starting, Event::LoseLaunch) => Ok(State::Pending),
+        (State::Running, Event::Restart) => Ok(State::Running),
         (State::Pending | State::Starting, Event::Finish { outcome: Outcome::Completed, .. }) => Err(illegal),
         (State::Pending | State::Starting | State::Running, Event::Finish { outcome, details }) => {
             Ok(State::Finished { outcome, details })
@@ -178,6 +184,7 @@ impl Run {
 
     /// Steps the machine and keeps the dates that users see.
     pub fn apply(&mut self, event: Event, now: Seconds) -> Result<(), Illegal> {
+        self.launches += u32::from(self.state == State::Running && event == Event::Restart);
         let state = next(&self.state, event)?;
         match (&self.state, &state) {
             (_, State::Starting) => {
@@ -213,17 +220,27 @@ mod tests {
     #[test]
     fn table() {
         use Outcome::*;
-        let events =
-            [Event::Claim, Event::PullInputs, Event::LoseLaunch, finish(Completed), finish(Failed), finish(Stopped)];
+        let events = [
+            Event::Claim,
+            Event::PullInputs,
+            Event::LoseLaunch,
+            Event::Restart,
+            finish(Completed),
+            finish(Failed),
+            finish(Stopped),
+        ];
         let (starting, running, pending) = (Some(State::Starting), Some(State::Running), Some(State::Pending));
         let (completed, failed, stopped) = (Some(finished(Completed)), Some(finished(Failed)), Some(finished(Stopped)));
         let rows = [
-            (State::Pending, [starting, running.clone(), pending.clone(), None, failed.clone(), stopped.clone()]),
-            (State::Starting, [None, running.clone(), pending, None, failed.clone(), stopped.clone()]),
-            (State::Running, [None, running, None, completed.clone(), failed.clone(), stopped.clone()]),
-            (finished(Completed), [None, None, None, completed, None, None]),
-            (finished(Failed), [None, None, None, None, failed, None]),
-            (finished(Stopped), [None, None, None, None, None, stopped]),
+            (State::Pending, [starting, running.clone(), pending.clone(), None, None, failed.clone(), stopped.clone()]),
+            (State::Starting, [None, running.clone(), pending, None, None, failed.clone(), stopped.clone()]),
+            (
+                State::Running,
+                [None, running.clone(), None, running, completed.clone(), failed.clone(), stopped.clone()],
+            ),
+            (finished(Completed), [None, None, None, None, completed, None, None]),
+            (finished(Failed), [None, None, None, None, None, failed, None]),
+            (finished(Stopped), [None, None, None, None, None, None, stopped]),
         ];
         for (state, row) in rows {
             for (event, want) in events.iter().zip(row) {
@@ -239,6 +256,8 @@ mod tests {
         run.apply(Event::PullInputs, 3.0).unwrap();
         run.apply(Event::PullInputs, 4.0).unwrap();
         assert_eq!((run.starting_at, run.running_at, run.launches), (Some(2.0), Some(3.0), 1));
+        run.apply(Event::Restart, 4.5).unwrap();
+        assert_eq!((run.running_at, run.launches), (Some(3.0), 2), "it runs on");
         run.apply(finish(Outcome::Completed), 5.0).unwrap();
         run.apply(finish(Outcome::Completed), 6.0).unwrap();
         assert_eq!(run.finished_at, Some(5.0));

@@ -11,10 +11,10 @@ use futures_util::{StreamExt, stream};
 use rustix::fs::{FlockOperation, flock};
 use tokio::task::JoinSet;
 use trellis_plan::{
-    Action, Call, Capabilities, Desired, Driver, Observation, Offer, Order, Outcome, ResourceId, Seen, Sighting, Spec,
-    Verb,
+    Action, Call, Capabilities, CoordinatorSpec, Desired, Driver, Observation, Offer, Order, Outcome, ResourceId, Seen,
+    Sighting, Spec, Verb,
 };
-use trellis_spec::{Name, Tls};
+use trellis_spec::{Name, Persistence, Tls};
 
 use crate::home::Home;
 use crate::mark::{Marked, scan};
@@ -30,6 +30,9 @@ use crate::{disk, gpus, keeper, launch, tls};
 const ASKED_AT_ONCE: usize = 64;
 /// Certificates are looked at so often; each is renewed when a third of its time is left.
 const RENEWAL: Duration = Duration::from_secs(3600);
+
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone)]
 pub struct LocalSettings {
@@ -71,7 +74,7 @@ impl LocalDriver {
         let home = Home::new(directory.canonicalize().map_err(failed(directory))?);
         disk::make_directory(&home.federations()).map_err(failed(directory))?;
         let lock = File::create(home.lock()).map_err(failed(directory))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !take(&lock) {
             return Err(OpenError::InUse { path: settings.directory });
         }
         let marked = scan(&home.hash()).map_err(|source| OpenError::Processes { source })?;
@@ -101,9 +104,12 @@ impl LocalDriver {
 
     /// The token of the SuperLink's first admin, where it asks who calls.
     pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
-        let coordinator = self.world.coordinator(federation)?;
-        let path = self.world.home.state(&coordinator.id).join("admin.token");
-        path.exists().then_some(path)
+        let desired = self.coordinator(federation)?;
+        let directory = match desired.spec {
+            Spec::Coordinator(CoordinatorSpec { persistence: Persistence::Disk { path: Some(path), .. }, .. }) => path,
+            _ => self.world.home.state(&desired.id),
+        };
+        Some(directory.join("admin.token")).filter(|path| path.exists())
     }
 
     /// Where models of native runs are. They stay when the federation goes.
@@ -318,6 +324,17 @@ impl Driver for LocalDriver {
             outcome.unwrap_or_else(|error| Outcome::Failed { why: error.to_string() })
         })
     }
+}
+
+/// What a driver was starting when it ended may hold its lock for a moment: until it has become its own program.
+fn take(lock: &File) -> bool {
+    for _ in 0..LOCK_TRIES {
+        if flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    false
 }
 
 /// Whether the kernel can hold processes to limits. Nodes find out whether they may use it.

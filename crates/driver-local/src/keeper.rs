@@ -138,11 +138,12 @@ async fn remove(world: &Arc<World>, part: &Part) -> io::Result<()> {
     blocking(move || noted.write(&path)).await?;
     let (cleared, id) = (Arc::clone(world), part.id.clone());
     blocking(move || clear(&cleared, &id)).await?;
-    part.lock().await.gone = true;
-    if world.remove(&part.id) {
+    if world.is_last(&part.id) {
         let (last, federation) = (Arc::clone(world), part.id.federation.clone());
         blocking(move || tls::remove(&last.home, &federation)).await?;
     }
+    part.lock().await.gone = true;
+    world.remove(&part.id);
     Ok(())
 }
 

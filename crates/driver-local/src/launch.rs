@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use trellis_plan::{Part as Role, ResourceId, Spec};
-use trellis_spec::{Persistence, Runtime};
+use trellis_plan::{ResourceId, Spec};
+use trellis_spec::{Containers, Persistence, Resources, Runtime};
 
 use crate::mark::Mark;
 use crate::part::{Part, Running, blocking, write};
@@ -89,8 +89,11 @@ fn arrange(world: &World, id: &ResourceId, spec: &Spec, had: &Claim) -> Result<C
     let home = &world.home;
     let told = |error: io::Error| error.to_string();
     disk::make_directory(&home.state(id)).map_err(told)?;
-    if id.part == Role::Coordinator {
+    if let Spec::Coordinator(spec) = spec {
         disk::make_directory(&home.models(&id.federation)).map_err(told)?;
+        if spec.containers == Some(Containers::No) && spec.resources != Resources::default() {
+            tracing::warn!(part = %id, "coordinator.resources has no effect where its SuperLink is a process");
+        }
     }
     if let Some(short) = home.short_state(id) {
         point(&short, &home.state(id)).map_err(told)?;

@@ -25,6 +25,7 @@ struct Wanted<'a> {
 /// Gives a part the ports that it needs. Those that it has are kept, unless somebody else listens there by now; one that
 /// the document fixes is never exchanged. Nobody of the part may be running. Errors are everything that stands in the way.
 pub fn assign(
+    home: &str,
     id: &ResourceId,
     spec: &Spec,
     had: Ports,
@@ -42,7 +43,7 @@ pub fn assign(
                 Err(why) => problems.push(format!("port {port} for {} cannot be used: {why}", wanted.name)),
             },
             None if *wanted.port != 0 && is_free(*wanted.port) => {}
-            None => match choose(id, wanted.name, is_free) {
+            None => match choose(home, id, wanted.name, is_free) {
                 Some(port) => *wanted.port = port,
                 None => problems.push(format!("no port is free for {}: all from {FIRST} on are taken", wanted.name)),
             },
@@ -89,9 +90,10 @@ fn serves_apps(spec: &NodeSpec) -> bool {
     spec.runtime != Runtime::Trellis || spec.isolation == Isolation::Process
 }
 
-/// The same part begins to look at the same place: after it was made anew it is often where it was.
-fn choose(id: &ResourceId, name: &str, is_free: impl Fn(u16) -> bool) -> Option<u16> {
-    let start = hash(format!("{id} {name}").as_bytes()) % u64::from(COUNT);
+/// The same part begins to look at the same place: after it was made anew it is often where it was. Its namesake in another
+/// home begins elsewhere: both may be looking at this moment.
+fn choose(home: &str, id: &ResourceId, name: &str, is_free: impl Fn(u16) -> bool) -> Option<u16> {
+    let start = hash(format!("{home} {id} {name}").as_bytes()) % u64::from(COUNT);
     let start = u16::try_from(start).unwrap_or_default();
     (0..COUNT).map(|step| FIRST + (start + step) % COUNT).find(|port| is_free(*port))
 }
@@ -166,10 +168,13 @@ mod tests {
     #[test]
     fn the_same_part_looks_at_the_same_place_first() {
         let id = |text: &str| ResourceId::try_from(text.to_owned()).expect("an id");
-        let one = choose(&id("a/b/coordinator"), "fleet", |_| true).unwrap();
-        assert_eq!(choose(&id("a/b/coordinator"), "fleet", |_| true), Some(one));
-        assert_eq!(choose(&id("a/b/coordinator"), "fleet", |port| port != one).map(|port| port != one), Some(true));
-        assert_ne!(choose(&id("a/c/coordinator"), "fleet", |_| true), Some(one));
-        assert_eq!(choose(&id("a/b/coordinator"), "fleet", |_| false), None);
+        let one = choose("home", &id("a/b/coordinator"), "fleet", |_| true).unwrap();
+        assert_eq!(choose("home", &id("a/b/coordinator"), "fleet", |_| true), Some(one));
+        assert_eq!(
+            choose("home", &id("a/b/coordinator"), "fleet", |port| port != one).map(|port| port != one),
+            Some(true)
+        );
+        assert_ne!(choose("home", &id("a/c/coordinator"), "fleet", |_| true), Some(one));
+        assert_eq!(choose("home", &id("a/b/coordinator"), "fleet", |_| false), None);
     }
 }

@@ -8,7 +8,7 @@ mod flower;
 mod node_config;
 mod release;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 mod trellis;
 
 use std::collections::BTreeMap;

@@ -49,12 +49,14 @@ impl World {
         locked(&self.parts).insert(part.id.clone(), Arc::clone(part));
     }
 
-    /// `true`: it was the last of its federation.
-    pub fn remove(&self, id: &ResourceId) -> bool {
+    pub fn remove(&self, id: &ResourceId) {
         locked(&self.claims).remove(id);
-        let mut parts = locked(&self.parts);
-        parts.remove(id);
-        !parts.keys().any(|other| other.federation == id.federation)
+        locked(&self.parts).remove(id);
+    }
+
+    /// Nothing else of its federation is there.
+    pub fn is_last(&self, id: &ResourceId) -> bool {
+        !locked(&self.parts).keys().any(|other| other.federation == id.federation && other != id)
     }
 
     pub fn parts(&self, is_wanted: impl Fn(&ResourceId) -> bool) -> Vec<Arc<Part>> {
@@ -72,7 +74,8 @@ impl World {
         let mut claims = locked(&self.claims);
         let others = || claims.iter().filter(|(other, _)| *other != id).map(|(_, claim)| claim);
         let taken: BTreeSet<u16> = others().flat_map(|claim| ports::list(&claim.ports)).collect();
-        let ports = ports::assign(id, spec, had.ports, listen, &taken).map_err(|problems| problems.join("; "))?;
+        let ports = ports::assign(&self.home.hash(), id, spec, had.ports, listen, &taken)
+            .map_err(|problems| problems.join("; "))?;
         let taken: BTreeSet<u32> = others().flat_map(|claim| claim.gpus.iter().copied()).collect();
         let gpus = match gpu(spec) {
             None => Vec::new(),

@@ -8,7 +8,7 @@ use trellis_core::node::Node;
 use trellis_core::object::Tree;
 use trellis_core::port::{Fab, Traffic};
 use trellis_core::refusal::{Kind, Refusal};
-use trellis_core::run::{Run, State};
+use trellis_core::run::{Run, ServerApp, State};
 pub use trellis_front::object::object_id;
 use trellis_wire::proto;
 
@@ -125,6 +125,7 @@ pub fn run_out(run: &Run, traffic: Traffic) -> proto::Run {
         series_id: run.id.0,
         account_name: run.account.clone(),
         client: run.client.clone(),
+        native: run.server_app == ServerApp::Native,
     }
 }
 

@@ -16,7 +16,7 @@ use trellis_core::app;
 use trellis_core::id::RunId;
 use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
-use trellis_core::run::{Outcome, ServerApp, State};
+use trellis_core::run::{MAX_RESTARTS, Outcome, ServerApp, State};
 use trellis_store_sqlite::crash;
 
 use crate::api::app::{append_log, new_token};
@@ -34,6 +34,12 @@ const GRACE_AFTER_END: Duration = Duration::from_secs(60);
 const GRACE_AFTER_STOP: Duration = Duration::from_secs(5);
 /// Output of an app that died that is put into the run's log.
 const TAIL_BYTES: u64 = 64 << 10;
+/// Before a native ServerApp that died is started again, each time it did. All of them together are shorter than its token is
+/// good without a sign of life.
+const RESTART_PAUSES: [Duration; MAX_RESTARTS as usize] =
+    [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
+/// In the directory of a native run: what it would go on from.
+const NEWEST_CHECKPOINT: &str = "latest";
 
 /// Starts and watches ServerApps.
 pub struct Launcher {
@@ -63,7 +69,11 @@ impl Launcher {
                     self.watch(run.id, app.clone());
                 }
                 None if self.programs.start(run.server_app) => {
-                    self.gone(run.id, "The ServerApp died while the SuperLink was away.").await?;
+                    let (launcher, id) = (Arc::clone(self), run.id);
+                    // It may be started again after a pause, which nobody has to wait for.
+                    tokio::spawn(async move {
+                        launcher.note_gone(id, "The ServerApp died while the SuperLink was away.").await;
+                    });
                 }
                 None => {}
             }
@@ -103,6 +113,11 @@ impl Launcher {
             return Ok(());
         }
         crash::point("run-claimed");
+        self.start(run, server_app, &secret).await
+    }
+
+    /// Starts the process of a run that is ours to start.
+    async fn start(self: &Arc<Self>, run: RunId, server_app: ServerApp, secret: &str) -> Result<(), Refusal> {
         let program = match self.programs.of(server_app) {
             Starts::Here(program) => program,
             Starts::Nowhere(why) => {
@@ -110,8 +125,7 @@ impl Launcher {
             }
             Starts::Elsewhere => return Ok(()),
         };
-        let order =
-            Order { run, token: &secret, address: &self.address, mark: &self.mark(), output: &self.output(run) };
+        let order = Order { run, token: secret, address: &self.address, mark: &self.mark(), output: &self.output(run) };
         match AppProcess::start(program, &order) {
             Ok(app) => {
                 crash::point("app-spawned");
@@ -156,9 +170,7 @@ impl Launcher {
             };
             app.kill(); // What it started and left behind, if anything.
             tracing::debug!(run = run.0, pid = app.pid(), how = %ended, "ServerApp ended");
-            if let Err(error) = launcher.ended(run, &ended).await {
-                tracing::error!(run = run.0, %error, "the end of a ServerApp could not be noted");
-            }
+            launcher.ended(run, &ended).await;
         });
     }
 
@@ -185,22 +197,66 @@ impl Launcher {
         }
     }
 
-    async fn ended(&self, run: RunId, how: &Ended) -> Result<(), Refusal> {
-        let finished = self.link.read(|view| Ok(view.run(run)?.is_none_or(|run| run.state().is_finished())))?;
-        if !finished {
-            let tail = process::tail(&self.output(run), TAIL_BYTES);
-            let reason = format!("The ServerApp process {how} before it finished the run.");
-            append_log(&self.link, run, format!("{reason} Its last output:\n{tail}\n")).await?;
-            self.gone(run, &reason).await?;
-        }
+    async fn ended(self: &Arc<Self>, run: RunId, how: &Ended) {
+        let finished = self.link.read(|view| Ok(view.run(run)?.is_none_or(|run| run.state().is_finished())));
+        let tail = process::tail(&self.output(run), TAIL_BYTES);
+        // Before another one writes to it.
         let _ = std::fs::remove_file(self.output(run));
-        Ok(())
+        if !matches!(finished, Ok(true)) {
+            let reason = format!("The ServerApp process {how} before it finished the run.");
+            if let Err(error) = append_log(&self.link, run, format!("{reason} Its last output:\n{tail}\n")).await {
+                tracing::error!(run = run.0, %error, "the last output of a ServerApp could not be noted");
+            }
+            self.note_gone(run, &reason).await;
+        }
     }
 
-    async fn gone(&self, run: RunId, reason: &str) -> Result<(), Refusal> {
-        let (reason, now) = (reason.to_owned(), self.link.now());
+    async fn note_gone(self: &Arc<Self>, run: RunId, reason: &str) {
+        if let Err(error) = self.gone(run, reason).await {
+            tracing::error!(run = run.0, %error, "the end of a ServerApp could not be noted");
+        }
+    }
+
+    async fn gone(self: &Arc<Self>, run: RunId, reason: &str) -> Result<(), Refusal> {
         tracing::warn!(run = run.0, reason, "ServerApp is gone");
+        if self.restart(run, reason).await? {
+            return Ok(());
+        }
+        let (reason, now) = (reason.to_owned(), self.link.now());
         self.link.write(move |tx| app::process_gone(tx, run, &reason, now)).await
+    }
+
+    /// Starts another native ServerApp in the place of one that died, to go on from its last checkpoint. `false`: that cannot
+    /// be, or was tried often enough.
+    async fn restart(self: &Arc<Self>, id: RunId, reason: &str) -> Result<bool, Refusal> {
+        let Some(run) = self.link.read(|view| view.run(id))? else { return Ok(false) };
+        let is_at_work = run.server_app == ServerApp::Native && *run.state() == State::Running;
+        let times = run.launches.saturating_sub(1) as usize;
+        let Some(pause) = RESTART_PAUSES.get(times).filter(|_| is_at_work && self.has_checkpoint(id)) else {
+            return Ok(false);
+        };
+        let (number, seconds) = (times + 1, pause.as_secs());
+        let text = format!(
+            "{reason} It is started again in {seconds} s, and goes on from its last checkpoint ({number} of {MAX_RESTARTS}).\n"
+        );
+        append_log(&self.link, id, text).await?;
+        tokio::select! {
+            () = tokio::time::sleep(*pause) => {}
+            _ = self.run_over(id) => return Ok(true),
+            // The next SuperLink finds it dead.
+            () = self.link.room.closed() => return Ok(true),
+        }
+        let ((secret, hash), now) = (new_token(), self.link.now());
+        if !self.link.write(move |tx| app::restart(tx, id, hash, now)).await? {
+            return Ok(false);
+        }
+        self.start(id, ServerApp::Native, &secret).await?;
+        Ok(true)
+    }
+
+    fn has_checkpoint(&self, run: RunId) -> bool {
+        let Starts::Here(program) = self.programs.of(ServerApp::Native) else { return false };
+        program.keeps.as_ref().is_some_and(|keeps| keeps.join(run.to_string()).join(NEWEST_CHECKPOINT).exists())
     }
 
     fn output(&self, run: RunId) -> PathBuf {

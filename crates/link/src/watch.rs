@@ -10,6 +10,7 @@ pub mod metrics;
 mod presence;
 mod round;
 pub mod survey;
+mod tally;
 mod training;
 
 use std::net::SocketAddr;
@@ -22,12 +23,13 @@ use trellis_core::run::Outcome;
 
 use event::Event;
 pub use facts::Facts;
-pub use measure::{Numbers, numbers, round_of};
+pub use measure::{Numbers, Said, numbers, round_of, said};
 use metrics::{Metrics, Snapshot};
 pub use presence::Departure;
 use presence::Presence;
 pub use round::Kind;
-pub use training::{Instruction, Resumed};
+pub use tally::Failure;
+pub use training::{Instruction, Observed, Resumed};
 use training::{Told, Training};
 
 /// The one who watches. Shared by all front ends.
@@ -117,17 +119,27 @@ impl Watch {
         self.tell(told);
     }
 
-    /// The ServerApp gets the reply to `instruction`: the code of an error, or numbers. May be said again.
+    /// The ServerApp gets the reply to `instruction`: a failure, or numbers. May be said again.
     pub fn reply_taken(
         &self,
         run: RunId,
         instruction: MessageId,
-        error: Option<i64>,
-        numbers: &[(String, f64)],
+        failure: Option<Failure<'_>>,
+        said: &Said,
         now: Seconds,
     ) {
-        let told = self.scene().training.reply_taken(run, instruction, error, numbers, now);
+        let told = self.scene().training.reply_taken(run, instruction, failure, said, now);
         self.tell(told);
+    }
+
+    /// A node sends the reply to `instruction`.
+    pub fn reply_came(&self, run: RunId, instruction: MessageId, now: Seconds) {
+        self.scene().training.reply_came(run, instruction, now);
+    }
+
+    /// What was seen of rounds, to be kept; each is told once.
+    pub fn take_reports(&self) -> Vec<(RunId, Observed)> {
+        self.scene().training.take_reports()
     }
 
     /// The ServerApp saved the model of a round.
@@ -210,8 +222,10 @@ mod tests {
         watch.instructions_pushed(run, &asked, 1.0);
         watch.instruction_delivered(run, asked[0].message, || Some(6), 1.0);
         watch.instruction_delivered(run, asked[1].message, || panic!("looked up once in a round"), 1.0);
-        watch.reply_taken(run, asked[0].message, None, &[("loss".into(), 0.5)], 2.0);
-        watch.reply_taken(run, asked[1].message, Some(5), &[], 7.0);
+        let said = Said { numbers: vec![("loss".into(), 0.5)], ..Said::default() };
+        watch.reply_taken(run, asked[0].message, None, &said, 2.0);
+        let away = Failure { code: 5, reason: "offline" };
+        watch.reply_taken(run, asked[1].message, Some(away), &Said::default(), 7.0);
         watch.checkpoint_saved(run, 6, "models/1/round-000006".to_owned(), None);
         watch.tick(8.0);
         watch.run_finished(run, Outcome::Completed, 9.0);

@@ -205,7 +205,11 @@ impl Platform {
             tries -= 1;
             match self.put(scaled, Some(view.revision)).await {
                 // Somebody else changed the document meanwhile: the count is set in that one.
-                Err(Refusal::Conflict(_)) if tries > 0 => tokio::task::yield_now().await,
+                Err(Refusal::Conflict(_)) if tries > 0 => {
+                    if let Some(entry) = self.shared.registry.federation(&view.name).await? {
+                        self.shared.views.put(entry);
+                    }
+                }
                 applied => return applied,
             }
         }

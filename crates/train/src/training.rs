@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use trellis_client::app::App;
 use trellis_core::id::NodeId;
-use trellis_models::{ModelError, Origin};
+use trellis_models::{LATEST, Loaded, ModelError, Origin};
 use trellis_strategy::{Model, Options as StrategyOptions, Sampling, Seed, Server, State, Wanted, first_non_finite};
 use trellis_wire::fab::Config;
 
@@ -104,9 +104,10 @@ impl Training {
             facts,
             settings,
         };
-        match training.settings.resume.clone() {
-            Some(named) => training.resume(&options, named).await?,
-            None => training.start(&options).await?,
+        match (training.own_checkpoints(), training.settings.resume.clone()) {
+            (Some(directory), _) => training.take_up(directory).await?,
+            (None, Some(named)) => training.resume(&options, named).await?,
+            (None, None) => training.start(&options).await?,
         }
         if training.round == 0 {
             // A run that is broken off in its first rounds can be resumed too, with the same seed.
@@ -146,6 +147,24 @@ impl Training {
             }
             loaded => loaded?,
         };
+        self.go_on(loaded)
+    }
+
+    /// Where this very run has kept something, if it has: then it was begun by another process, which died.
+    fn own_checkpoints(&self) -> Option<PathBuf> {
+        let directory = self.keeper.as_ref()?.directory();
+        directory.join(self.facts.run_id.to_string()).join(LATEST).exists().then(|| directory.to_owned())
+    }
+
+    async fn take_up(&mut self, directory: PathBuf) -> Result<(), TrainError> {
+        let loaded = first::checkpoint(directory, self.facts.run_id.to_string()).await?;
+        let before = loaded.checkpoint.manifest.resumed_from.clone();
+        self.go_on(loaded)?;
+        self.origin = before;
+        Ok(())
+    }
+
+    fn go_on(&mut self, loaded: Loaded) -> Result<(), TrainError> {
         for skipped in &loaded.skipped {
             self.book.warn(format!("{} cannot be used and is left aside: {}", skipped.path.display(), skipped.why));
         }

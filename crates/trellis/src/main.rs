@@ -69,6 +69,8 @@ Examples:
   trellis pki --help                  certificates for a SuperLink, from nothing to rotation
   trellis nodes                       who takes part, and which version of Flower each node speaks
   trellis model ls                    the checkpoints of native trainings on this machine
+  trellis top                         federations, nodes and runs, live
+  trellis doctor                      what is wrong with this machine, and what to do about it
 ";
 
 /// Runs Flower federations anywhere, from one description.

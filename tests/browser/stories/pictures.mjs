@@ -17,12 +17,19 @@ await play(async () => {
         if (name === "plan") await planned(page);
         await until("the stream", () => page.getByTitle("Changes are shown as they happen").isVisible());
         await page.evaluate(() => (scrollTo(0, 0), document.activeElement.blur(), document.fonts.ready));
+        await page.evaluate(asInstalled, stage.home);
         await page.screenshot({ path: path.join(stage.pictures, `${name}-${width}-${scheme}.png`), fullPage: true, caret: "hide" });
         await page.context().close();
       }
     }
   }
 });
+
+/** Paths of the test's own directory are shown as those of an installation, so that pictures do not change with it. */
+function asInstalled(home) {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(home, "/var/lib/trellis");
+}
 
 /** With a change that was not applied. */
 async function planned(page) {

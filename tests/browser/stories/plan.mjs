@@ -35,5 +35,7 @@ await play(async () => {
 
 /** Another number of rounds in the training section. */
 function withRounds(text) {
-  return /\n\s+rounds: \d+/.test(text) ? text.replace(/(\n\s+rounds: )(\d+)/, (_, head, rounds) => head + (Number(rounds) + 1)) : `${text.trimEnd()}\n  training:\n    rounds: 7\n`;
+  const changed = text.replace(/(num-server-rounds: )(\d+)/, (_, head, rounds) => head + (Number(rounds) + 1));
+  assert.notEqual(changed, text);
+  return changed;
 }

@@ -19,7 +19,8 @@ await play(async () => {
   const rows = page.getByRole("region", { name: "Table of rounds" }).locator("tbody tr");
   await until("the rounds to appear without a reload", async () => (await rows.count()) >= ROUNDS);
   await page.getByText("Completed", { exact: true }).waitFor();
-  await page.getByRole("img", { name: /^accuracy over 6 rounds/ }).waitFor();
+  const curve = page.getByRole("img", { name: /^acc over 6 rounds/ });
+  await until("the curve to be drawn up to the last round", () => curve.locator("canvas").evaluate(drawnAtTheRight));
   const nodes = page.getByRole("region", { name: "Table of nodes in this run" }).locator("tbody th");
   const names = await nodes.allTextContents();
   assert.ok(names.length > 0 && names.every((name) => /^[a-z]+-\d+$/.test(name)), `nodes by their names: ${names}`);
@@ -44,4 +45,16 @@ async function start(page, rounds, epochs) {
   await page.getByRole("button", { name: "Start the run" }).click();
   await page.waitForURL(/\/runs\/[^/]+$/);
   return page.url().split("/").at(-1);
+}
+
+/** Whether there is a line, not only the grid, in the right part of a picture. */
+function drawnAtTheRight(canvas) {
+  const [x, width] = [Math.floor(canvas.width * 0.8), Math.floor(canvas.width * 0.15)];
+  const { data } = canvas.getContext("2d").getImageData(x, 0, width, canvas.height);
+  const COLOURED = 40;
+  for (let at = 0; at < data.length; at += 4) {
+    const [red, green, blue, alpha] = data.subarray(at, at + 4);
+    if (alpha > 200 && Math.max(red, green, blue) - Math.min(red, green, blue) > COLOURED) return true;
+  }
+  return false;
 }

@@ -16,6 +16,6 @@ await play(async () => {
   await holder.getByText("night shift").waitFor();
   await page.getByRole("button", { name: "Revoke the token of night shift" }).click();
   await page.getByRole("button", { name: "Revoke it" }).click();
-  await until("the list to be without it", async () => (await page.getByText("night shift").count()) === 0);
+  await until("the list to be without it", async () => (await page.getByRole("button", { name: "Revoke the token of night shift" }).count()) === 0);
   await holder.getByLabel("Token").waitFor();
 });

@@ -49,7 +49,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
         address: place.reached(ports.http),
         tls: place.tls.is_some(),
         trust: place.trust().map(Path::to_owned),
-        token: place.state.join(ADMIN_TOKEN),
+        token: state_dir(spec, place).join(ADMIN_TOKEN),
     };
     Ok(alone(program, probe, BTreeMap::new()))
 }
@@ -57,7 +57,14 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
 fn state(program: Program, spec: &CoordinatorSpec, place: &Place) -> Program {
     match &spec.persistence {
         Persistence::Memory => program.flag("--database", ":memory:"),
-        Persistence::Disk { path, .. } => program.flag("--state-dir", path.as_ref().unwrap_or(&place.state)),
+        Persistence::Disk { .. } => program.flag("--state-dir", state_dir(spec, place)),
+    }
+}
+
+fn state_dir<'a>(spec: &'a CoordinatorSpec, place: &'a Place) -> &'a Path {
+    match &spec.persistence {
+        Persistence::Disk { path: Some(path), .. } => path,
+        Persistence::Disk { path: None, .. } | Persistence::Memory => &place.state,
     }
 }
 
@@ -158,4 +165,47 @@ fn isolation(isolation: Isolation) -> &'static str {
 
 fn alone(program: Program, probe: Probe, files: BTreeMap<std::path::PathBuf, String>) -> Recipe {
     Recipe { files, before: Vec::new(), programs: vec![program], after: Vec::new(), probe, version: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use trellis_spec::{Gpu, Resources, Runtime, Tls};
+
+    use super::super::testing::{self, place, typed, with_tls};
+    use super::*;
+
+    #[test]
+    fn a_superlink_serves_what_it_was_given_and_the_document_has_the_last_word() {
+        let mut spec = testing::coordinator(Runtime::Trellis);
+        spec.extra_args = vec!["--log-level".to_owned(), "debug".to_owned()];
+        spec.endpoints.advertise = vec!["link.example.org".to_owned()];
+        spec.node_auth = true;
+        let recipe = coordinator(&spec, &with_tls(place("coordinator"))).expect("a recipe");
+        assert_eq!(
+            typed(&recipe.programs[0]),
+            "/bin/trellis superlink --host 127.0.0.1 --port 4 --fleet-api-address 127.0.0.1:1 --control-api-address \
+             127.0.0.1:2 --serverappio-api-address 127.0.0.1:3 --isolation subprocess --models-dir /h/models/fed \
+             --state-dir /h/fed/lab/coordinator/state --ssl-certfile /h/tls/server.pem --ssl-keyfile /h/tls/server.key \
+             --ssl-ca-certfile /h/tls/ca.crt --endpoint link.example.org --enable-supernode-auth --log-level debug"
+        );
+    }
+
+    #[test]
+    fn a_node_gets_its_share_and_its_settings() {
+        let mut spec = testing::node(Runtime::Trellis);
+        spec.tls = Tls::Auto;
+        spec.resources = Resources { cpu_millis: Some(1500), memory_bytes: Some(1 << 30), disk_bytes: None };
+        let vendor = GpuVendor::Nvidia;
+        spec.gpu = Some(Gpu { vendor, count: 1, memory_fraction: Some(0.5), fallback_to_cpu: false });
+        let place = Place { gpus: vec![2], ..with_tls(place("node/edge-0")) };
+        let recipe = node(&spec, &place).expect("a recipe");
+        assert_eq!(
+            typed(&recipe.programs[0]),
+            "/bin/trellis supernode --superlink 127.0.0.1:1 --name edge-0 --state-dir /h/fed/lab/edge-0/state \
+             --node-config /h/fed/lab/edge-0/node-config.toml --isolation subprocess --root-certificates /h/tls/ca.crt \
+             --app-cpus 1.500 --app-memory 1073741824 --cuda-visible-devices 2 --gpu-missing refuse \
+             --gpu-memory-fraction 0.5"
+        );
+        assert_eq!(recipe.files.values().collect::<Vec<_>>(), ["\"partition-id\" = 0\n"]);
+    }
 }

@@ -16,12 +16,12 @@ use trellis_store_sqlite::crash;
 use trellis_wire::error_reply::{ErrorCode, error_message};
 use trellis_wire::proto::*;
 
-use super::{hex, random, sha256};
+use super::{hex, random, sha256, training};
 use crate::convert;
 use crate::dialect::app::{self as dialect, Caller};
 use crate::fab;
 use crate::link::Link;
-use crate::watch::{Facts, Instruction, numbers};
+use crate::watch::{Facts, Failure, Instruction, said};
 
 /// A held pull looks by itself this often: nodes go offline without telling.
 const GLANCE: Duration = Duration::from_secs(1);
@@ -143,7 +143,8 @@ async fn pull_inputs(link: &Link, hash: [u8; 32], client: String) -> Result<Pull
 /// What is known of a run's training before it begins.
 pub fn facts(run: &trellis_core::run::Run, fab: &Fab) -> Facts {
     let overrides = convert::override_config_out(&run.override_config);
-    Facts::of(fab::pyproject(&fab.content).ok().as_ref(), &overrides)
+    let facts = Facts::of(fab::pyproject(&fab.content).ok().as_ref(), &overrides);
+    Facts { reports: run.server_app == ServerApp::Native, ..facts }
 }
 
 /// A connection over which a ServerApp worked is gone: the app may be too.
@@ -278,6 +279,7 @@ pub async fn push_messages(
     let taken: Vec<_> =
         sent.into_iter().zip(&pushed.ids).filter(|(_, id)| id.is_some()).map(|(sent, _)| sent).collect();
     link.watch.instructions_pushed(run, &taken, now);
+    training::keep_observed(link);
     Ok(PushAppMessagesResponse {
         message_ids: pushed.ids.iter().map(|id| id.map(|id| id.to_string()).unwrap_or_default()).collect(),
         objects_to_push: pushed.missing.iter().map(ToString::to_string).collect(),
@@ -316,11 +318,13 @@ pub async fn pull_messages(
         collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
     }
     crash::point("replies-collected");
-    let told = link.read(|view| Ok(collected.replies.iter().map(|(_, tree)| numbers(view, tree)).collect::<Vec<_>>()));
-    for ((reply, _), numbers) in collected.replies.iter().zip(told.unwrap_or_default()) {
-        let error = reply.envelope.error.as_ref().map(|error| error.code);
-        link.watch.reply_taken(run, reply.reply_to, error, &numbers, link.now());
+    let told = link.read(|view| Ok(collected.replies.iter().map(|(_, tree)| said(view, tree)).collect::<Vec<_>>()));
+    for ((reply, _), said) in collected.replies.iter().zip(told.unwrap_or_default()) {
+        let error = reply.envelope.error.as_ref();
+        let failure = error.map(|error| Failure { code: error.code, reason: &error.reason });
+        link.watch.reply_taken(run, reply.reply_to, failure, &said, link.now());
     }
+    training::keep_observed(link);
     let (messages_list, message_object_trees) = collected
         .replies
         .iter()

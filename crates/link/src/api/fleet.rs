@@ -229,6 +229,7 @@ pub async fn push_messages(
     let ids: Vec<String> = replies.iter().map(|reply| reply.envelope.id.to_string()).collect();
     let runtimes_s: Vec<f64> = replies.iter().map(|reply| reply.runtime_s).collect();
     let now = link.now();
+    replies.iter().for_each(|reply| link.watch.reply_came(run, reply.reply_to, now));
     let taken = link
         .write(move |tx| {
             replies.iter().map(|reply| fleet::push_reply(tx, node, reply, now)).collect::<Result<Vec<_>, _>>()

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use trellis_client::TrainingReport as Round;
 use trellis_core::id::RunId;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::report::{self, TrainingReport};
@@ -73,6 +74,33 @@ pub async fn report_training(link: &Link, caller: &Caller, body: &Bytes) -> Resu
     let before = before.and_then(|before| serde_json::from_str(&before.body).ok()).unwrap_or_default();
     tell(link, run, &head, &before);
     Ok(Nothing {})
+}
+
+/// Keeps what was seen of rounds whose ServerApps do not report. Nobody waits for it.
+pub fn keep_observed(link: &Link) {
+    for (run, observed) in link.watch.take_reports() {
+        let round = observed.report.round;
+        link.write_unheard(move |tx| {
+            let before = tx.report(run, round, &observed.report.kind)?;
+            let before = before.and_then(|before| serde_json::from_str(&before.body).ok());
+            let report = completed(observed.report.clone(), observed.is_rest, before);
+            let body = serde_json::to_string(&report)
+                .map_err(|error| Refusal::transient("A report could not be written.", error))?;
+            report::keep_observed(tx, &TrainingReport { run, round, kind: report.kind, body })
+        });
+    }
+}
+
+/// A phase that an earlier report of the round has, and this one has not, or only the rest of, is taken from there.
+fn completed(report: Round, is_rest: bool, before: Option<Round>) -> Round {
+    let Some(before) = before else { return report };
+    let choose = |now: Option<_>, before: Option<_>| if is_rest { before.or(now) } else { now.or(before) };
+    Round {
+        train: choose(report.train, before.train),
+        evaluate: choose(report.evaluate, before.evaluate),
+        started_at: report.started_at.min(before.started_at),
+        ..report
+    }
 }
 
 /// Says what the report has and the one before had not: a report may be sent again, and be completed later.

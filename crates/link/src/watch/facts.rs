@@ -27,6 +27,8 @@ pub struct Facts {
     pub strategy: Option<String>,
     pub num_rounds: Option<u64>,
     pub min_clients: Option<u64>,
+    /// Its ServerApp reports by itself.
+    pub reports: bool,
 }
 
 impl Facts {
@@ -47,6 +49,7 @@ impl Facts {
             strategy: first(STRATEGY).and_then(Setting::strategy),
             num_rounds: first(ROUNDS).and_then(Setting::count),
             min_clients: first(MIN_CLIENTS).and_then(Setting::count),
+            reports: false,
         }
     }
 }
@@ -150,7 +153,8 @@ mod tests {
         let project: toml::Table =
             "[tool.flwr.app.config]\nnum-server-rounds = 3\nstrategy = 'FedAvg'".parse().unwrap();
         let set = overrides(&[("num-server-rounds", Scalar::Sint64(10)), ("min-clients", Scalar::Double(4.0))]);
-        let expected = Facts { strategy: Some("FedAvg".into()), num_rounds: Some(10), min_clients: Some(4) };
+        let expected =
+            Facts { strategy: Some("FedAvg".into()), num_rounds: Some(10), min_clients: Some(4), reports: false };
         assert_eq!(Facts::of(Some(&project), &set), expected);
         assert_eq!(Facts::of(None, &overrides(&[("rounds", Scalar::Bool(true))])), Facts::default());
     }

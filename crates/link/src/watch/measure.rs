@@ -5,7 +5,7 @@ use bytes::Bytes;
 use trellis_core::id::ObjectId;
 use trellis_core::object::{Content, Tree};
 use trellis_core::port::Read;
-use trellis_wire::object::{ConfigValue, Entries, MetricValue, Object};
+use trellis_wire::object::{ConfigValue, Entries, MetricValue, Object, RecordDict};
 
 use super::facts::plain;
 use super::round::Kind;
@@ -16,6 +16,9 @@ const MAX_RECORDS: usize = 16;
 const MAX_RECORD_BYTES: usize = 32 << 10;
 /// Numbers kept of one message.
 const MAX_NUMBERS: usize = 256;
+
+/// Where the older clients of Flower put their metrics: in records for settings.
+const CONFIG_METRICS: &[&str] = &["fitres.metrics", "evaluateres.metrics"];
 
 const EXAMPLES: &[&str] = &["num-examples", "num-samples"];
 const ROUND: &[&str] = &["server-round", "current-round", "round"];
@@ -28,33 +31,62 @@ const OF_EVALUATE: &[&str] = &["", "eval-", "evaluate-", "evaluation-", "val-", 
 /// Numbers by name.
 pub type Numbers = Vec<(String, f64)>;
 
+/// What a message says in numbers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Said {
+    /// All of them, by plain names.
+    pub numbers: Numbers,
+    /// Those that a strategy takes the mean of, by the names that the client gave them.
+    pub metrics: Numbers,
+}
+
 /// The numbers in the records of a message that is here completely.
 pub fn numbers(view: &dyn Read, tree: &Tree) -> Numbers {
-    numbers_in(tree, |id| match view.content(id) {
+    said(view, tree).numbers
+}
+
+/// The same, and which of them are metrics.
+pub fn said(view: &dyn Read, tree: &Tree) -> Said {
+    said_in(tree, |id| match view.content(id) {
         Ok(Some(Content::Inline(bytes))) => Some(bytes),
         _ => None,
     })
 }
 
 /// A message holds records, and only records of plain values have nothing below them.
-fn numbers_in(message: &Tree, mut content: impl FnMut(ObjectId) -> Option<Bytes>) -> Numbers {
-    let records = message.children.iter().flat_map(|dict| &dict.children).filter(|record| record.children.is_empty());
-    let mut numbers = Numbers::new();
-    for record in records.take(MAX_RECORDS) {
-        let Some(bytes) = content(record.id).filter(|bytes| bytes.len() <= MAX_RECORD_BYTES) else { continue };
-        match Object::decode(&bytes) {
-            Ok(Object::MetricRecord(record)) => gather(&record.0, metric, &mut numbers),
-            Ok(Object::ConfigRecord(record)) => gather(&record.0, setting, &mut numbers),
-            _ => {}
+fn said_in(message: &Tree, mut content: impl FnMut(ObjectId) -> Option<Bytes>) -> Said {
+    let mut small = |id: ObjectId| content(id).filter(|bytes| bytes.len() <= MAX_RECORD_BYTES);
+    let mut said = Said::default();
+    let mut left = MAX_RECORDS;
+    for dict in &message.children {
+        let names = small(dict.id).and_then(|bytes| RecordDict::decode(&bytes).ok()).unwrap_or_default();
+        for record in dict.children.iter().filter(|record| record.children.is_empty()) {
+            let Some(rest) = left.checked_sub(1) else { return said };
+            left = rest;
+            match small(record.id).map(|bytes| Object::decode(&bytes)) {
+                Some(Ok(Object::MetricRecord(record))) => said.gather(&record.0, metric, true),
+                Some(Ok(Object::ConfigRecord(entries))) => {
+                    let is_metrics =
+                        names.0.iter().any(|(name, id)| *id == record.id && CONFIG_METRICS.contains(&&name[..]));
+                    said.gather(&entries.0, setting, is_metrics);
+                }
+                _ => {}
+            }
         }
     }
-    numbers
+    said
 }
 
-fn gather<V>(entries: &Entries<V>, number: fn(&V) -> Option<f64>, numbers: &mut Numbers) {
-    let found = entries.iter().filter_map(|(name, value)| Some((plain(name), number(value)?)));
-    let room = MAX_NUMBERS - numbers.len();
-    numbers.extend(found.take(room));
+impl Said {
+    fn gather<V>(&mut self, entries: &Entries<V>, number: fn(&V) -> Option<f64>, are_metrics: bool) {
+        let found = entries.iter().filter_map(|(name, value)| Some((name, plain(name), number(value)?)));
+        for (name, plain, value) in found.take(MAX_NUMBERS - self.numbers.len()) {
+            if are_metrics && !EXAMPLES.contains(&&plain[..]) {
+                self.metrics.push((name.clone(), value));
+            }
+            self.numbers.push((plain, value));
+        }
+    }
 }
 
 fn metric(value: &MetricValue) -> Option<f64> {
@@ -108,7 +140,7 @@ pub fn round_of(numbers: &[(String, f64)]) -> Option<u64> {
 mod tests {
     use std::collections::HashMap;
 
-    use trellis_wire::object::{ArrayRecord, ConfigRecord, MetricRecord, RecordDict, object_id};
+    use trellis_wire::object::{ArrayRecord, ConfigRecord, MetricRecord, object_id};
 
     use super::*;
 
@@ -178,15 +210,19 @@ mod tests {
         let mut records: Vec<Tree> = leaves.map(leaf).into();
         records.push(Tree { id: model, children: vec![array] });
         records.push(leaf(ObjectId::new([8; 32])));
-        let dict = keep(RecordDict(Entries::new(vec![]).unwrap()).encode());
+        let names = ["evaluateres.loss", "evaluateres.num_examples", "evaluateres.metrics", "x"].map(str::to_owned);
+        let mut named: Vec<_> = names.into_iter().zip(leaves).collect();
+        named.extend([("model".to_owned(), model), ("gone".to_owned(), ObjectId::new([8; 32]))]);
+        let dict = keep(RecordDict(Entries::new(named).unwrap()).encode());
         let message = Tree { id: ObjectId::new([9; 32]), children: vec![Tree { id: dict, children: records }] };
 
         let mut opened = Vec::new();
-        let numbers = numbers_in(&message, |id| {
+        let said = said_in(&message, |id| {
             opened.push(id);
             stored.get(&id).cloned()
         });
-        let measured = Measured::of(Kind::Evaluate, &numbers);
+        let measured = Measured::of(Kind::Evaluate, &said.numbers);
+        assert_eq!(said.metrics, [("loss".to_owned(), 0.25), ("accuracy".to_owned(), 0.5)], "the weight is none");
         assert_eq!(measured, Measured { loss: Some(0.25), accuracy: Some(0.5), examples: Some(8.0) });
         assert!(!opened.contains(&model) && !opened.contains(&ObjectId::new([7; 32])));
     }
@@ -199,12 +235,12 @@ mod tests {
         let dict = Tree { id: ObjectId::new([1; 32]), children: vec![leaf; MAX_RECORDS + 1] };
         let message = Tree { id: ObjectId::new([2; 32]), children: vec![dict] };
         let mut asked = 0;
-        let numbers = numbers_in(&message, |_| {
+        let said = said_in(&message, |_| {
             asked += 1;
             Some(bytes.clone())
         });
-        assert_eq!((numbers.len(), asked), (MAX_NUMBERS, MAX_RECORDS));
+        assert_eq!((said.numbers.len(), said.metrics.len(), asked), (MAX_NUMBERS, MAX_NUMBERS, MAX_RECORDS + 1));
         let too_large = Bytes::from(vec![0; MAX_RECORD_BYTES + 1]);
-        assert!(numbers_in(&message, |_| Some(too_large.clone())).is_empty());
+        assert_eq!(said_in(&message, |_| Some(too_large.clone())), Said::default());
     }
 }

@@ -7,6 +7,7 @@ use trellis_core::Seconds;
 use trellis_core::id::{MessageId, NodeId};
 
 use super::measure::Measured;
+use super::tally::Tally;
 
 /// Unanswered instructions that are followed in one phase. Those beyond it are delivered like any other; only their
 /// replies are not counted.
@@ -34,7 +35,7 @@ impl Kind {
 
 /// A mean over clients, weighted by their examples as FedAvg does; plain as soon as one client does not tell them.
 #[derive(Debug, Default)]
-struct Mean {
+pub struct Mean {
     weighted_sum: f64,
     weights: f64,
     sum: f64,
@@ -43,7 +44,7 @@ struct Mean {
 }
 
 impl Mean {
-    fn add(&mut self, value: f64, weight: Option<f64>) {
+    pub fn add(&mut self, value: f64, weight: Option<f64>) {
         self.sum += value;
         self.count += 1;
         match weight {
@@ -55,7 +56,7 @@ impl Mean {
         }
     }
 
-    fn value(&self) -> Option<f64> {
+    pub fn value(&self) -> Option<f64> {
         match (self.count, self.unweighted) {
             (0, _) => None,
             (_, false) => Some(self.weighted_sum / self.weights),
@@ -64,28 +65,53 @@ impl Mean {
     }
 }
 
+/// An instruction on its way.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    pub node: NodeId,
+    pub at: Seconds,
+    /// When its reply came here; the ServerApp takes it later.
+    pub came_at: Option<Seconds>,
+}
+
 /// The instructions of one kind in a round, and what became of them.
 #[derive(Debug, Default)]
 pub struct Phase {
     selected: HashSet<NodeId>,
     responded: HashSet<NodeId>,
-    awaited: HashMap<MessageId, NodeId>,
+    awaited: HashMap<MessageId, Asked>,
+    pub tally: Tally,
     loss: Mean,
     accuracy: Mean,
     examples: Option<f64>,
 }
 
 impl Phase {
-    pub fn ask(&mut self, message: MessageId, node: NodeId) {
+    pub fn ask(&mut self, message: MessageId, node: NodeId, now: Seconds) {
         if self.awaited.len() < MAX_AWAITED {
             self.selected.insert(node);
-            self.awaited.insert(message, node);
+            self.awaited.insert(message, Asked { node, at: now, came_at: None });
+            self.tally.asked(now);
         }
     }
 
-    /// The node of an instruction that is answered now for the first time.
-    pub fn take(&mut self, message: MessageId) -> Option<NodeId> {
+    /// The reply to an instruction is here, or on its way.
+    pub fn came(&mut self, message: MessageId, now: Seconds) {
+        if let Some(asked) = self.awaited.get_mut(&message) {
+            asked.came_at.get_or_insert(now);
+        }
+    }
+
+    /// The instruction, if it is answered now for the first time.
+    pub fn take(&mut self, message: MessageId) -> Option<Asked> {
         self.awaited.remove(&message)
+    }
+
+    /// The nodes without a reply, in order.
+    pub fn unanswered(&self) -> impl Iterator<Item = NodeId> {
+        let mut nodes: Vec<NodeId> = self.awaited.values().map(|asked| asked.node).collect();
+        nodes.sort_unstable();
+        nodes.into_iter()
     }
 
     pub fn answered(&mut self, node: NodeId, measured: Measured) {
@@ -170,6 +196,8 @@ pub struct Round {
     pub number: Option<u64>,
     /// Its start was told, or is not to be told.
     pub is_told: bool,
+    /// It began before this process, which knows only the rest of it.
+    pub is_resumed: bool,
     pub started_at: Seconds,
     pub last_reply_at: Seconds,
     pub train: Phase,
@@ -182,6 +210,7 @@ impl Round {
             mark,
             number,
             is_told: false,
+            is_resumed: false,
             started_at: now,
             last_reply_at: now,
             train: Phase::default(),
@@ -268,7 +297,7 @@ mod tests {
         for number in 0..MAX_AWAITED as u64 + 1 {
             let mut id = [0; 32];
             id[..8].copy_from_slice(&number.to_le_bytes());
-            phase.ask(MessageId::new(id), NodeId(number));
+            phase.ask(MessageId::new(id), NodeId(number), 0.0);
         }
         assert_eq!((phase.awaited(), phase.selected()), (MAX_AWAITED, MAX_AWAITED));
     }
@@ -286,12 +315,12 @@ mod tests {
         let rows = table.trim().lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
         for row in rows {
             let mut round = Round::new(Mark::of("1"), Some(1), 0.0);
-            round.train.ask(message, node);
+            round.train.ask(message, node, 0.0);
             if row[0] != "asked" {
                 round.train.take(message);
             }
             if row[0] == "evaluating" {
-                round.evaluate.ask(message, node);
+                round.evaluate.ask(message, node, 0.0);
             }
             let questions = [(Mark::None, node), (Mark::None, other), (Mark::of("1"), other), (Mark::of("2"), other)];
             for ((mark, node), want) in questions.into_iter().zip(&row[1..]) {

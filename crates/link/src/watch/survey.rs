@@ -14,7 +14,7 @@ use trellis_front::TlsSettings;
 
 use super::metrics::{Certificate, Snapshot};
 use super::{Facts, Instruction, Resumed, numbers, round_of};
-use crate::api::app;
+use crate::api::{app, training};
 use crate::link::Link;
 
 /// How things stand now.
@@ -78,4 +78,5 @@ pub fn finished(link: &Link, runs: Vec<RunId>) {
             link.watch.run_finished(id, *outcome, run.finished_at.unwrap_or_else(|| link.now()));
         }
     }
+    training::keep_observed(link);
 }

@@ -8,14 +8,16 @@
 
 use std::collections::{HashMap, HashSet};
 
+use trellis_client::TrainingReport;
 use trellis_core::Seconds;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::run::Outcome;
 
 use super::event::{Event, NodeText};
 use super::facts::Facts;
-use super::measure::Measured;
+use super::measure::{Measured, Said};
 use super::round::{Kind, Mark, Phase, Round};
+use super::tally::Failure;
 
 /// A training that waits for clients and makes no progress for this long is told to be stalled.
 pub const STALLED_AFTER_S: f64 = 600.0;
@@ -98,6 +100,16 @@ struct Run {
     others: Phase,
     /// The round whose standstill was told.
     stalled: Option<u64>,
+    /// Reports of rounds that are to be kept.
+    reports: Vec<Observed>,
+}
+
+/// What was seen of a round of a training whose ServerApp does not report.
+#[derive(Debug)]
+pub struct Observed {
+    pub report: TrainingReport,
+    /// The round began before this process: what is known of it from then counts more.
+    pub is_rest: bool,
 }
 
 /// All trainings at work, and the numbers of the last one that ended.
@@ -106,13 +118,14 @@ pub struct Training {
     runs: HashMap<RunId, Run>,
     started: u64,
     last: Gauges,
+    reports: Vec<(RunId, Observed)>,
 }
 
 impl Training {
     /// The ServerApp of the run is at work. Said again, it changes nothing.
     pub fn run_started(&mut self, run: RunId, facts: Facts, now: Seconds) -> Vec<Told> {
         let Some(new) = self.admit(run, facts, now) else { return Vec::new() };
-        let Facts { strategy, num_rounds, min_clients } = new.facts.clone();
+        let Facts { strategy, num_rounds, min_clients, .. } = new.facts.clone();
         vec![new.told(run, Event::TrainingStart { strategy, num_rounds, min_clients })]
     }
 
@@ -123,6 +136,7 @@ impl Training {
         run.ask(resumed.awaited, resumed.round_since, &mut Vec::new());
         if let Some(round) = &mut run.round {
             round.number = resumed.round.or(round.number);
+            round.is_resumed = true;
             run.tell_round(&mut Vec::new());
         }
     }
@@ -165,11 +179,24 @@ impl Training {
         &mut self,
         run: RunId,
         message: MessageId,
-        error: Option<i64>,
-        numbers: &[(String, f64)],
+        failure: Option<Failure<'_>>,
+        said: &Said,
         now: Seconds,
     ) -> Vec<Told> {
-        self.with(run, now, |run, told| run.reply(message, error, numbers, now, told))
+        self.with(run, now, |run, told| run.reply(message, failure, said, now, told))
+    }
+
+    /// The reply to this instruction is here; the ServerApp has not got it yet.
+    pub fn reply_came(&mut self, run: RunId, message: MessageId, now: Seconds) {
+        if let Some(round) = self.runs.get_mut(&run).and_then(|run| run.round.as_mut()) {
+            round.train.came(message, now);
+            round.evaluate.came(message, now);
+        }
+    }
+
+    /// What was seen of rounds and is not kept yet, oldest first.
+    pub fn take_reports(&mut self) -> Vec<(RunId, Observed)> {
+        std::mem::take(&mut self.reports)
     }
 
     pub fn run_finished(&mut self, run: RunId, outcome: Outcome, now: Seconds) -> Vec<Told> {
@@ -208,6 +235,7 @@ impl Training {
         if happen(run, &mut events) {
             run.progress_at = now;
         }
+        self.reports.extend(run.reports.drain(..).map(|observed| (id, observed)));
         events.into_iter().map(|event| run.told(id, event)).collect()
     }
 }
@@ -226,6 +254,7 @@ impl Run {
             participation: (0, 0),
             others: Phase::default(),
             stalled: None,
+            reports: Vec::new(),
         }
     }
 
@@ -261,7 +290,7 @@ impl Run {
             };
             self.train(&of(Kind::Train), now, told);
             self.evaluate(&of(Kind::Evaluate), now, told);
-            of(Kind::Other).iter().for_each(|asked| self.others.ask(asked.message, asked.node));
+            of(Kind::Other).iter().for_each(|asked| self.others.ask(asked.message, asked.node, now));
         }
         if self.round.as_ref().is_some_and(|round| round.number.is_some()) {
             self.tell_round(told);
@@ -278,7 +307,7 @@ impl Run {
             self.round = Some(Round::new(mark, number, now));
         }
         if let Some(round) = &mut self.round {
-            asked.iter().for_each(|asked| round.train.ask(asked.message, asked.node));
+            asked.iter().for_each(|asked| round.train.ask(asked.message, asked.node, now));
         }
     }
 
@@ -292,8 +321,12 @@ impl Run {
             let number = mark.number();
             self.round = Some(Round::new(mark, number, now));
         }
+        // Replies to the training that are missing by now are not waited for.
+        if self.round.as_ref().is_some_and(|round| round.train.awaited() > 0 && !round.evaluate.is_used()) {
+            self.observe(true);
+        }
         if let Some(round) = &mut self.round {
-            asked.iter().for_each(|asked| round.evaluate.ask(asked.message, asked.node));
+            asked.iter().for_each(|asked| round.evaluate.ask(asked.message, asked.node, now));
         }
     }
 
@@ -316,8 +349,8 @@ impl Run {
     fn reply(
         &mut self,
         message: MessageId,
-        error: Option<i64>,
-        numbers: &[(String, f64)],
+        failure: Option<Failure<'_>>,
+        said: &Said,
         now: Seconds,
         told: &mut Vec<Event>,
     ) -> bool {
@@ -338,21 +371,27 @@ impl Run {
             }
             _ => &mut self.others,
         };
-        let Some(node) = phase.take(message) else { return false };
-        match error {
-            Some(code) => {
+        let Some(asked) = phase.take(message) else { return false };
+        match failure {
+            Some(failure) => {
+                phase.tally.failed(asked, &failure, now);
                 told.push(Event::ClientFailure {
                     round: number,
-                    node_id: NodeText(node),
-                    error_type: error_type(code),
+                    node_id: NodeText(asked.node),
+                    error_type: error_type(failure.code),
                 });
             }
-            None => phase.answered(node, Measured::of(kind, numbers)),
+            None => {
+                let measured = Measured::of(kind, &said.numbers);
+                phase.tally.answered(asked, said, measured.examples, now);
+                phase.answered(asked.node, measured);
+            }
         }
         if kind != Kind::Other && phase.is_complete() {
             self.participation = (phase.selected(), phase.responded());
-            if kind == Kind::Evaluate {
-                self.close(now, told);
+            match kind {
+                Kind::Evaluate => self.close(now, told),
+                _ => self.observe(false),
             }
         }
         true
@@ -363,8 +402,32 @@ impl Run {
         self.round.as_ref().and_then(|round| round.number).unwrap_or(self.last_number)
     }
 
+    /// Reports the round at hand as it stands; `is_over`: nobody waits for what is missing. Said again of the same round, the
+    /// later one counts.
+    fn observe(&mut self, is_over: bool) {
+        let Some(round) = self.round.as_ref().filter(|_| !self.facts.reports) else { return };
+        let phase = |phase: &Phase| phase.is_used().then(|| phase.tally.report(phase, is_over));
+        let has_more = round.train.tally.has_more() || round.evaluate.tally.has_more();
+        let left_out = if has_more { "clients beyond the first thousand" } else { "" };
+        let rest = if round.is_resumed { "The SuperLink was restarted in this round." } else { "" };
+        let report = TrainingReport {
+            round: round.number.unwrap_or(self.last_number),
+            kind: "round".to_owned(),
+            strategy: self.facts.strategy.clone().unwrap_or_default(),
+            rounds_planned: self.facts.num_rounds.unwrap_or_default(),
+            started_at: round.started_at,
+            train: phase(&round.train),
+            evaluate: phase(&round.evaluate),
+            note: rest.to_owned(),
+            left_out: left_out.to_owned(),
+            ..TrainingReport::default()
+        };
+        self.reports.push(Observed { report: report.fitted(), is_rest: round.is_resumed });
+    }
+
     fn close(&mut self, now: Seconds, told: &mut Vec<Event>) {
         self.tell_round(told);
+        self.observe(true);
         let Some(round) = self.round.take() else { return };
         let number = round.number.unwrap_or(self.last_number);
         self.last_number = number;

@@ -258,6 +258,39 @@ async fn a_program_that_is_not_there_fails_the_run() {
     link.stop().await;
 }
 
+/// Says who it is, works until it is told to die, and dies.
+const SAY_AND_DIE: &str = "exec 3>\"$1\"; echo $TRELLIS_APP_TOKEN >&3; exec 3>&-; \
+     while [ ! -e \"$1.die\" ]; do sleep 0.05; done; rm \"$1.die\"; exit 9";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_native_serverapp_that_dies_goes_on_where_it_has_kept_something() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = Script::new(directory.path(), SAY_AND_DIE);
+    let link = TestLink::start(script.config.clone()).await;
+    let begin = async |token: &str| {
+        let token = [header("flwr-task-token", token)];
+        let path = "/v1/runtime/pull-task-input";
+        post(link.addresses.serverappio, path, &token, &PullTaskInputRequest {}).await.status
+    };
+    let run = link.start_run_of(native_fab()).await;
+    let kept = directory.path().join("state/models").join(run.to_string()).join("latest");
+    let (first, _) = script.hear().await;
+    assert_eq!(begin(&first[0]).await, 200);
+    std::fs::create_dir(&kept).unwrap();
+    std::fs::write(directory.path().join("told.die"), "").unwrap();
+
+    let (second, _) = script.hear().await;
+    assert_eq!(status(&link, run).await.status, "running", "to everybody else it is the same run");
+    assert_eq!((begin(&first[0]).await, begin(&second[0]).await), (401, 200), "the dead one speaks for nobody");
+    std::fs::remove_dir(&kept).unwrap();
+    std::fs::write(directory.path().join("told.die"), "").unwrap();
+    let log = log(&link, run).await;
+    assert!(log.contains("exited with code 9") && log.contains("started again in 1 s"), "{log}");
+    assert!(log.contains("(1 of 3)") && !log.contains("(2 of 3)"), "without a checkpoint it is over: {log}");
+    assert_eq!(status(&link, run).await.sub_status, "failed");
+    link.stop().await;
+}
+
 /// The first SuperLink has a runtime of its own, so that all of it is gone when that is.
 #[test]
 fn a_native_serverapp_is_found_again_by_the_next_superlink() {

@@ -6,8 +6,6 @@ use jiff::Timestamp;
 use trellis_api::{MetricReport, Run, RunState, Training, TrainingReport};
 use trellis_wire::proto;
 
-/// The kind of ServerApp that this program is.
-const NATIVE_TASK: &str = "trellis-serverapp";
 const OVER: &str = "finished";
 
 pub fn run(federation: &str, run: proto::Run) -> Run {
@@ -26,7 +24,7 @@ pub fn run(federation: &str, run: proto::Run) -> Run {
         },
         outcome: finished.then_some(status.sub_status),
         details: status.details,
-        native: run.primary_task_type == NATIVE_TASK,
+        native: run.native,
         submitted_at: seconds(&run.pending_at).unwrap_or_default(),
         started_at: seconds(&run.running_at),
         finished_at: seconds(&run.finished_at),
@@ -85,7 +83,7 @@ mod tests {
             run_id: u64::MAX,
             fab_id: "me/app".to_owned(),
             pending_at: "1970-01-01T00:00:01.500000+00:00".to_owned(),
-            primary_task_type: NATIVE_TASK.to_owned(),
+            native: true,
             status: Some(status),
             ..Default::default()
         };

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use trellis_api::{LogPart, NewRun, Run, RunState, TrainingReport, TrainingRounds};
 use trellis_client::{Error, LogStream, RunHistory, SuperLink};
+use trellis_spec::Runtime;
 
 use super::shared::Shared;
-use super::superlink::{refusal, superlink};
+use super::superlink::{address, refusal, superlink};
 use super::view::View;
 use super::{Refusal, convert, submit};
 
@@ -20,8 +21,7 @@ const FIRST_WORD: Duration = Duration::from_millis(400);
 pub const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 pub fn list(view: &View) -> Result<Vec<Run>, Refusal> {
-    let serves_runs = view.coordinator().is_some_and(|coordinator| coordinator.addresses.http.is_some());
-    if serves_runs && !view.runs.complete {
+    if address(view).is_some() && !view.runs.complete {
         return Err(Refusal::NotNow(format!("the SuperLink of {} has not told of its runs yet", view.name)));
     }
     Ok(view.runs.newest())
@@ -67,13 +67,14 @@ pub async fn stop(shared: &Shared, view: &View, id: &str) -> Result<Run, Refusal
 pub async fn rounds(shared: &Shared, view: &View, id: &str, after: Option<u64>) -> Result<TrainingRounds, Refusal> {
     let number = number(view, id)?;
     let superlink = superlink(&shared.sites, view)?;
+    if view.federation.as_ref().is_some_and(|federation| federation.runtime != Runtime::Trellis) {
+        // Flower's own keep no rounds.
+        ask(view, &superlink, number).await?;
+        return Ok(TrainingRounds::default());
+    }
     let history = superlink.call(&RunHistory { run_id: id.to_owned(), after_round: after }).await;
     let history = match history {
-        // One of Flower's own keeps no rounds.
-        Err(error) if error.is_unknown_call() => {
-            ask(view, &superlink, number).await?;
-            return Ok(TrainingRounds::default());
-        }
+        Err(error) if error.is_unknown_call() => return Err(unknown(view, id)),
         history => history.map_err(|error| refusal(&error))?,
     };
     let reports = history.reports.iter().filter_map(|report| serde_json::from_str(report.get()).ok());

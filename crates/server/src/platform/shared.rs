@@ -35,14 +35,10 @@ pub struct Shared {
     pub views: Views,
     /// Whose leases they are.
     holder: String,
-    keepers: Mutex<BTreeMap<Name, Keeper>>,
+    /// Who keeps which federation.
+    keepers: Mutex<BTreeMap<Name, JoinHandle<()>>>,
     bells: Arc<Bells>,
     stopping: watch::Sender<bool>,
-}
-
-struct Keeper {
-    bell: Arc<Notify>,
-    task: JoinHandle<()>,
 }
 
 /// The bells of all federations, for those who know when to ring one.
@@ -77,12 +73,12 @@ impl Shared {
         if *self.stopping.borrow() {
             return;
         }
-        let keeper = keepers.entry(name.clone()).or_insert_with(|| {
+        if keepers.get(name).is_none_or(JoinHandle::is_finished) {
             let bell = self.bells.of(name);
-            let task = tokio::spawn(keep::supervise(Arc::clone(self), name.clone(), Arc::clone(&bell)));
-            Keeper { bell, task }
-        });
-        keeper.bell.notify_one();
+            let task = tokio::spawn(keep::supervise(Arc::clone(self), name.clone(), bell));
+            keepers.insert(name.clone(), task);
+        }
+        self.bells.ring(name);
     }
 
     /// Lets the keeper of a federation go of which nothing is left. `false`: there is a new one of the same name.
@@ -140,7 +136,7 @@ impl Shared {
         self.stopping.send_replace(true);
         let keepers = std::mem::take(&mut *self.keepers());
         let until = tokio::time::Instant::now() + STOP_PATIENCE;
-        for (name, Keeper { mut task, .. }) in keepers {
+        for (name, mut task) in keepers {
             if tokio::time::timeout_at(until, &mut task).await.is_err() {
                 tracing::warn!(federation = %name, "its controller did not stop in time, and is left where it stands");
                 task.abort();
@@ -152,11 +148,11 @@ impl Shared {
     pub fn abandon(&self) {
         self.stopping.send_replace(true);
         for keeper in self.keepers().values() {
-            keeper.task.abort();
+            keeper.abort();
         }
     }
 
-    fn keepers(&self) -> MutexGuard<'_, BTreeMap<Name, Keeper>> {
+    fn keepers(&self) -> MutexGuard<'_, BTreeMap<Name, JoinHandle<()>>> {
         self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

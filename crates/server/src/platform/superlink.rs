@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trellis_api::Connection;
+use trellis_client::fleet::Transport;
 use trellis_client::{Error, Patience, Security, SuperLink, Target, Token, Trust};
-use trellis_spec::Tls;
+use trellis_spec::{Runtime, Tls};
 
 use super::Refusal;
 use super::sites::Sites;
 use super::view::View;
 
+/// The Control API of Flower's own SuperLinks is on HTTP from here on, and on gRPC before.
+const FIRST_HTTP_MINOR: u16 = 37;
 /// It is near, and whoever asks waits.
 const CONNECT: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(20);
@@ -19,6 +22,9 @@ const ANSWER: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     address: String,
+    /// It is one of ours, and tells more than Flower's own do.
+    pub is_ours: bool,
+    transport: Transport,
     plaintext: bool,
     /// `None`: whom the system trusts.
     trust: Option<PathBuf>,
@@ -27,12 +33,15 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// `None`: it was not seen to serve, or has no HTTP API.
+    /// `None`: it was not seen to serve, or cannot be called from here.
     pub fn of(sites: &Sites, view: &View) -> Option<Endpoint> {
-        let coordinator = view.coordinator().filter(|coordinator| coordinator.phase == "ready")?;
+        view.coordinator().filter(|coordinator| coordinator.phase == "ready")?;
         let federation = view.federation.as_deref()?;
+        let (address, transport) = address(view)?;
         Some(Endpoint {
-            address: coordinator.addresses.http.clone()?,
+            address,
+            is_ours: federation.runtime == Runtime::Trellis,
+            transport,
             plaintext: federation.security.tls == Tls::Off,
             trust: sites.trust_path(federation),
             token: sites.token_path(federation),
@@ -52,7 +61,18 @@ impl Endpoint {
         let token = self.token.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         let token = token.and_then(|text| Token::parse(&text).ok());
         let patience = Patience { connect: CONNECT, answer: ANSWER, ..Patience::default() };
-        Ok(SuperLink::new(Target { host, port, security, token }).with_patience(patience))
+        Ok(SuperLink::new(Target { host, port, security, token }).with_patience(patience).over(self.transport))
+    }
+}
+
+/// Where calls about runs go, and how, as it was last seen.
+pub fn address(view: &View) -> Option<(String, Transport)> {
+    let addresses = &view.coordinator()?.addresses;
+    match view.federation.as_deref()?.runtime {
+        Runtime::Flower(version) if version.minor < FIRST_HTTP_MINOR => {
+            Some((addresses.control.clone()?, Transport::Grpc))
+        }
+        Runtime::Flower(_) | Runtime::Trellis => Some((addresses.http.clone()?, Transport::Http)),
     }
 }
 
@@ -74,7 +94,7 @@ fn not_serving(view: &View) -> Refusal {
     let (name, message) = (&view.name, &view.summary.message);
     match view.coordinator() {
         Some(coordinator) if coordinator.phase == "ready" => Refusal::Refused(format!(
-            "the SuperLink of {name} has no HTTP API; use the command line of Flower, or a runtime from 1.37 on"
+            "the SuperLink of {name} has no HTTP API, so that its runs cannot be seen or changed from here"
         )),
         Some(coordinator) if !coordinator.phase.is_empty() => {
             Refusal::NotNow(format!("the coordinator of {name} is {}: {message}", coordinator.phase))

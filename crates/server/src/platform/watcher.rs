@@ -37,6 +37,8 @@ pub struct Watcher {
     followed: BTreeMap<u64, Followed>,
     /// The runs were listed before: what is new now is news.
     has_listed: bool,
+    /// The SuperLink keeps what is told of rounds.
+    has_rounds: bool,
 }
 
 /// How it is learnt that something changed.
@@ -44,7 +46,7 @@ enum Watching {
     /// It tells what happened after a moment of its own.
     From(Option<String>),
     /// It is looked at now and then.
-    NotServed,
+    Polled,
 }
 
 enum Change {
@@ -66,7 +68,7 @@ type Place = (u64, bool);
 
 impl Watcher {
     pub fn new(shared: Arc<Shared>, name: Name, bell: Arc<Notify>) -> Watcher {
-        Watcher { shared, name, bell, followed: BTreeMap::new(), has_listed: false }
+        Watcher { shared, name, bell, followed: BTreeMap::new(), has_listed: false, has_rounds: false }
     }
 
     /// Watches whichever SuperLink the federation has, for ever.
@@ -98,7 +100,8 @@ impl Watcher {
             Ok(superlink) => superlink,
             Err(refusal) => return tracing::warn!(federation = %self.name, "{refusal}"),
         };
-        let mut watching = Watching::From(None);
+        self.has_rounds = endpoint.is_ours;
+        let mut watching = if endpoint.is_ours { Watching::From(None) } else { Watching::Polled };
         loop {
             let looked = match self.change(&superlink, &mut watching).await {
                 Ok(Change::Runs(runs)) => self.look_at(&superlink, &runs).await,
@@ -120,7 +123,7 @@ impl Watcher {
     async fn change(&self, superlink: &SuperLink, watching: &mut Watching) -> Result<Change, Error> {
         let after = match watching {
             Watching::From(after) => after,
-            Watching::NotServed => {
+            Watching::Polled => {
                 let active = self.followed.values().any(|followed| !followed.over);
                 tokio::time::sleep(if active { GLANCE } else { IDLE_GLANCE }).await;
                 return Ok(Change::Any);
@@ -131,7 +134,7 @@ impl Watcher {
         }
         let changed = match superlink.call(&Watch { after: after.clone(), wait_s: HOLD_S }).await {
             Err(error) if error.is_unknown_call() => {
-                *watching = Watching::NotServed;
+                *watching = Watching::Polled;
                 return Ok(Change::Any);
             }
             changed => changed?,
@@ -189,7 +192,7 @@ impl Watcher {
         rounds: bool,
     ) -> Result<(), Error> {
         let followed = self.followed.entry(id).or_default();
-        if run.state != RunState::Pending && rounds {
+        if self.has_rounds && run.state != RunState::Pending && rounds {
             for report in followed.news(superlink, id).await? {
                 if !quiet {
                     let (federation, run) = (self.name.to_string(), id.to_string());
@@ -215,7 +218,7 @@ impl Followed {
         loop {
             let asked = superlink.call(&RunHistory { run_id: id.to_string(), after_round }).await;
             let history = match asked {
-                // One of Flower's own keeps no rounds.
+                // An older one of ours.
                 Err(error) if error.is_unknown_call() => return Ok(news),
                 asked => asked?,
             };

@@ -39,6 +39,10 @@ impl Keeper {
         Keeper { settings, directory, last: None }
     }
 
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     pub fn is_due(&self, round: u64, is_last: bool) -> bool {
         is_last || round.is_multiple_of(self.settings.every)
     }

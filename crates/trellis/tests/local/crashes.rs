@@ -164,6 +164,10 @@ async fn a_port_of_the_document_that_is_taken_is_told_with_who_has_it() {
     let why = scene.until_failed(&desired.id).await;
     assert!(why.contains(&port.to_string()) && why.contains(&format!("({})", std::process::id())), "{why}");
     drop(listener);
+    // A program that another test starts at this moment has it until it has become that program.
+    while TcpListener::bind(("127.0.0.1", port)).is_err() {
+        tokio::task::yield_now().await;
+    }
     let instance = scene.see(&desired.id).await.facts().expect("it is there").instance;
     scene.make(2, restart(&desired, instance)).await;
     let facts = scene.until_ready(&desired.id).await;

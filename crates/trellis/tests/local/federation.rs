@@ -57,7 +57,9 @@ async fn what_a_coordinator_started_ends_with_its_deletion() {
     let before = scene.until_ready(&desired.id).await;
     let inherited = std::fs::read(format!("/proc/{}/environ", scene.pid(&desired.id))).expect("it lives");
     let inherited = inherited.split(|byte| *byte == 0).filter_map(|entry| str::from_utf8(entry).ok()?.split_once('='));
-    let mut app = Command::new("sleep").arg("600").envs(inherited).stdin(Stdio::null()).spawn().expect("a program");
+    let mut app = Command::new("sleep");
+    app.arg("600").envs(inherited).current_dir(scene.home.path()).stdin(Stdio::null());
+    let mut app = app.spawn().expect("a program");
     scene.make(2, restart(&desired, before.instance)).await;
     scene.until(&desired.id, |sighting| sighting.facts().is_some_and(|now| now.instance != before.instance)).await;
     scene.until_ready(&desired.id).await;

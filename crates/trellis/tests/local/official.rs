@@ -1,18 +1,24 @@
 //! The official programs as parts: the promises of the port, and a federation with everything switched on. Releases that are
 //! not installed are skipped, loudly.
 
+use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trellis_plan::conformance::{Subject, driver_cases};
 use trellis_plan::{CoordinatorSpec, Desired, Driver, NodeSpec, Outcome, Part, ResourceId, Sighting, Spec, Verb};
-use trellis_spec::{FlowerVersion, Isolation, Runtime, Tls};
+use trellis_spec::{ConfigValue, FlowerVersion, Isolation, Runtime, Tls};
 
 use crate::scene::{RealClock, Scene, coordinator, id, node, restart};
 
 /// What official programs cannot do, and nobody promises of them.
 const NOT_THEIRS: [&str; 1] = ["who drains says so, and a restart ends it"];
+
+/// An empty round of the newest release takes some twenty seconds on two cores.
+const RUN_WITHIN: Duration = Duration::from_secs(300);
 
 struct Release {
     runtime: Runtime,
@@ -107,6 +113,84 @@ async fn everything_switched_on(minor: u16) {
         scene.make(serial, Verb::Delete { id: part.clone() }).await;
         scene.until(part, |sighting| *sighting == Sighting::Absent).await;
     }
+}
+
+/// The official command line of a release, and where it finds a federation. It is given an app of its own.
+struct CommandLine {
+    directory: tempfile::TempDir,
+    flwr: PathBuf,
+}
+
+impl CommandLine {
+    fn new(release: &Release, control: &str, trust: &Path) -> CommandLine {
+        let directory = tempfile::tempdir().expect("a directory");
+        let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/apps/numpy_fedavg");
+        let copied = Command::new("cp").arg("-r").arg(app).arg(directory.path().join("app")).status().expect("cp");
+        assert!(copied.success());
+        let reads_home = release.runtime != Runtime::Flower(FlowerVersion::OLDEST);
+        let (file, table) = match reads_home {
+            true => ("config.toml", "superlink"),
+            false => ("app/pyproject.toml", "tool.flwr.federations"),
+        };
+        let text = format!("\n[{table}.made]\naddress = \"{control}\"\nroot-certificates = \"{}\"\n", trust.display());
+        let mut file = OpenOptions::new().create(true).append(true).open(directory.path().join(file)).expect("a file");
+        file.write_all(text.as_bytes()).expect("written");
+        CommandLine { flwr: release.python.with_file_name("flwr"), directory }
+    }
+
+    /// What `flwr` prints.
+    async fn run(&self, words: &[&str]) -> String {
+        let mut command = tokio::process::Command::new(&self.flwr);
+        command.args(words).current_dir(self.directory.path().join("app")).env("FLWR_HOME", self.directory.path());
+        command.env("FLWR_TELEMETRY_ENABLED", "0").env("FLWR_DISABLE_UPDATE_CHECK", "1").kill_on_drop(true);
+        let output = tokio::time::timeout(RUN_WITHIN, command.output()).await.expect("it ends").expect("it runs");
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{text}");
+        text
+    }
+}
+
+/// A federation of two nodes with TLS, and a run of an app by the official command line.
+async fn a_run_completes(minor: u16) {
+    let Some(release) = Release::find(minor) else { return };
+    let scene = Scene::new();
+    let link = id("demo/local/coordinator");
+    let Spec::Coordinator(CoordinatorSpec { env, .. }) = scene.desired(&link, "", 0).spec else {
+        unreachable!("a coordinator")
+    };
+    // There may be no package index.
+    let extra_args = if minor < 32 { vec![] } else { vec!["--disable-runtime-dependency-installation".to_owned()] };
+    let spec = CoordinatorSpec { tls: Tls::Auto, extra_args, env: env.clone(), ..release.coordinator() };
+    scene.make(1, Verb::Create(Desired::new(link.clone(), Spec::Coordinator(spec)))).await;
+    let addresses = scene.until_ready(&link).await.addresses;
+    for shard in 0..2 {
+        let edge = id(&format!("demo/local/node/edge-{shard}"));
+        let fleet = addresses.fleet.as_deref().expect("an address");
+        let config = [("partition-id", shard), ("num-partitions", 2)];
+        let node_config = config.map(|(key, value)| (key.to_owned(), ConfigValue::Int(value.into()))).into();
+        let spec = NodeSpec { tls: Tls::Auto, shard, node_config, env: env.clone(), ..release.node(fleet) };
+        scene.make(2 + u64::from(shard), Verb::Create(Desired::new(edge.clone(), Spec::Node(spec)))).await;
+        scene.until_ready(&edge).await;
+    }
+    let trust = scene.driver().trust_path(&link.federation).expect("users are told whom to trust");
+    let line = CommandLine::new(&release, addresses.control.as_deref().expect("an address"), &trust);
+    let said = line.run(&["run", ".", "made", "--stream", "--run-config", "num-server-rounds=1"]).await;
+    let here: &[&str] = if minor < 26 { &[".", "made"] } else { &["made"] };
+    let listed = line.run(&[&["ls"], here, &["--format", "json"]].concat()).await;
+    assert!(listed.contains("finished:completed"), "{listed}\n{said}");
+    assert_eq!(scene.until_ready(&link).await.runs, Some(0), "it is over");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a round of the official programs takes long"]
+async fn a_run_of_the_official_command_line_completes_with_1_25() {
+    a_run_completes(25).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a round of the official programs takes long"]
+async fn a_run_of_the_official_command_line_completes_with_1_42() {
+    a_run_completes(42).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

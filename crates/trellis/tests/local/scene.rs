@@ -15,8 +15,6 @@ use trellis_plan::{
 };
 use trellis_spec::{Endpoints, Isolation, Name, Persistence, Resources, Runtime, Tls};
 
-/// In the environment of all that a test starts.
-const TEST_VARIABLE: &str = "LOCAL_DRIVER_TEST";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks, where nobody wakes.
 const LOOK: Duration = Duration::from_millis(50);
@@ -129,10 +127,7 @@ impl Scene {
 
     /// Something cheap that works: another number, another generation.
     pub fn desired(&self, id: &ResourceId, superlink: &str, variant: u32) -> Desired {
-        let env = BTreeMap::from([
-            (TEST_VARIABLE.to_owned(), self.home.path().display().to_string()),
-            ("VARIANT".to_owned(), variant.to_string()),
-        ]);
+        let env = BTreeMap::from([("VARIANT".to_owned(), variant.to_string())]);
         let spec = match &id.part {
             Part::Coordinator => Spec::Coordinator(CoordinatorSpec { env, ..coordinator() }),
             Part::Node(key) => Spec::Node(NodeSpec { env, shard: key.index, ..node(superlink) }),
@@ -148,7 +143,11 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         self.driver = None;
-        for pid in with_variable(TEST_VARIABLE, &self.home.path().display().to_string()) {
+        // All that the driver starts works in its own directory.
+        for pid in pids().filter(|pid| {
+            std::fs::read_link(format!("/proc/{pid}/cwd"))
+                .is_ok_and(|directory| directory.starts_with(self.home.path()))
+        }) {
             kill(pid);
         }
     }
@@ -157,13 +156,16 @@ impl Drop for Scene {
 /// Processes with a variable of this value.
 pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
     let entry = format!("{name}={value}");
-    let processes = std::fs::read_dir("/proc").expect("Linux").flatten();
-    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
     let has_it = |pid: &u32| {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
     };
-    pids.filter(has_it).collect()
+    pids().filter(has_it).collect()
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let processes = std::fs::read_dir("/proc").expect("Linux").flatten();
+    processes.filter_map(|process| process.file_name().to_str()?.parse().ok())
 }
 
 pub fn kill(pid: u32) {

@@ -52,6 +52,7 @@ fn facts(words: &Words<'_>) -> Facts {
         strategy: words.text("strategy").map(str::to_owned),
         num_rounds: words.number("rounds"),
         min_clients: words.number("min-clients"),
+        reports: words.text("native").is_some(),
     }
 }
 
@@ -79,9 +80,19 @@ fn happen(training: &mut Training, line: &str) -> Vec<Told> {
             training.round_looked_up(run, values.number("round"), now)
         }
         "delivers" => Vec::new(),
+        "sends" => {
+            training.reply_came(run, message(rest[0]), now);
+            Vec::new()
+        }
         "gets" => {
-            let numbers: Vec<_> = values.0.iter().map(|(key, value)| (plain(key), value.parse().unwrap())).collect();
-            training.reply_taken(run, message(rest[0]), values.number("error"), &numbers, now)
+            let numbers: Vec<(String, f64)> =
+                values.0.iter().map(|(key, value)| ((*key).to_owned(), value.parse().unwrap())).collect();
+            let failure = values.number("error").map(|code| Failure { code, reason: "no reason" });
+            let said = Said {
+                metrics: numbers.iter().filter(|(key, _)| key != "num_examples").cloned().collect(),
+                numbers: numbers.into_iter().map(|(key, value)| (plain(&key), value)).collect(),
+            };
+            training.reply_taken(run, message(rest[0]), failure, &said, now)
         }
         "ends" => {
             let outcome = Outcome::from_name(rest[0]).expect("an outcome");
@@ -120,6 +131,10 @@ fn play(scenario: &str) -> String {
         }
         for told in happen(&mut training, line) {
             writeln!(played, "{ANSWER}run{} {} {}", told.run, told.event.name(), told.event.data()).unwrap();
+        }
+        for (run, observed) in training.take_reports() {
+            let report = serde_json::to_string(&observed.report).unwrap();
+            writeln!(played, "{ANSWER}run{run} report {report}").unwrap();
         }
         let now = show(&training.gauges());
         if now != shown {
@@ -163,6 +178,7 @@ scenarios!(
     after_a_restart,
     two_runs_at_once,
     questions_and_unknown_settings,
+    what_is_reported,
 );
 
 #[test]

@@ -41,8 +41,14 @@ fn holder(port: u16) -> Option<Holder> {
             .any(|link| wanted.iter().any(|socket| link.as_os_str() == socket.as_str()))
     };
     let pid = pids.into_iter().find(holds)?;
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    Some(Holder { pid, name: name.trim().to_owned() })
+    Some(Holder { pid, name: name(pid) })
+}
+
+/// Of its program; the name that a process gives itself may be any.
+fn name(pid: u32) -> String {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let program = program.and_then(|path| Some(path.file_name()?.to_str()?.trim_end_matches(" (deleted)").to_owned()));
+    program.unwrap_or_else(|| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned())
 }
 
 /// Ports that are listened at, with the inode of the socket, from the kernel's table.
@@ -64,7 +70,9 @@ mod tests {
     fn who_listens() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(holder(port).map(|holder| holder.pid), Some(std::process::id()));
+        let found = holder(port).unwrap();
+        assert_eq!(found.pid, std::process::id());
+        assert!(found.name.starts_with("trellis"), "{found:?}");
         drop(listener);
         assert_eq!(holder(port), None);
     }

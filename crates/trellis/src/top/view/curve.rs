@@ -37,10 +37,6 @@ impl Curve {
         self.points.last().map(|point| point.round)
     }
 
-    pub fn points(&self) -> &[Point] {
-        &self.points
-    }
-
     pub fn losses(&self) -> Vec<f64> {
         self.points.iter().filter_map(|point| point.loss).collect()
     }
@@ -105,10 +101,10 @@ mod tests {
         let mut curve = Curve::default();
         curve.add(&report);
         curve.add(&report);
-        let [Point { round: 1, loss: Some(loss), accuracy: Some(accuracy) }] = curve.points() else {
+        let [Point { round: 1, loss: Some(loss), accuracy: Some(accuracy) }] = curve.points[..] else {
             panic!("{curve:?}")
         };
-        assert!(loss.is_nan() && *accuracy == 0.1);
+        assert!(loss.is_nan() && accuracy == 0.1);
         (report.round, report.kind) = (2, "end".to_owned());
         curve.add(&report);
         assert_eq!(curve.last_round(), Some(1));

@@ -1,0 +1,116 @@
+//! What the replies of one phase of a round say, kept for the report of the round. Bounded: means are over all replies, single
+//! clients are told of up to a limit.
+
+use std::collections::BTreeMap;
+
+use trellis_client::{ClientReport, FailedNode, MetricReport, PhaseReport};
+use trellis_core::Seconds;
+use trellis_core::id::NodeId;
+
+use super::measure::Said;
+use super::round::{Asked, Mean, Phase};
+
+/// Clients, and nodes that failed, that a report names.
+const MAX_CLIENTS: usize = 1000;
+/// Metrics of one client, and means of a phase, that are kept.
+const MAX_METRICS: usize = 32;
+/// Of the reason for a failure as much is told.
+const MAX_REASON_CHARS: usize = 500;
+
+/// Why there is no good reply, in Flower's numbers and words.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure<'a> {
+    pub code: i64,
+    pub reason: &'a str,
+}
+
+impl Failure<'_> {
+    /// As reports of native trainings have it.
+    fn kind(&self) -> &'static str {
+        match self.code {
+            3 | 4 => "late",
+            5 => "unreachable",
+            _ => "error",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Tally {
+    began_at: Option<Seconds>,
+    last_at: Seconds,
+    clients: Vec<ClientReport>,
+    failed: Vec<FailedNode>,
+    means: BTreeMap<String, Mean>,
+    has_more: bool,
+}
+
+impl Tally {
+    pub fn asked(&mut self, now: Seconds) {
+        self.began_at.get_or_insert(now);
+        self.last_at = self.last_at.max(now);
+    }
+
+    pub fn answered(&mut self, asked: Asked, said: &Said, weight: Option<f64>, now: Seconds) {
+        let came_at = asked.came_at.unwrap_or(now);
+        self.last_at = self.last_at.max(came_at);
+        let metrics: Vec<&(String, f64)> = said.metrics.iter().take(MAX_METRICS).collect();
+        for (name, value) in &metrics {
+            if self.means.len() < MAX_METRICS || self.means.contains_key(name) {
+                self.means.entry(name.clone()).or_default().add(*value, weight);
+            }
+        }
+        if self.clients.len() == MAX_CLIENTS {
+            self.has_more = true;
+            return;
+        }
+        self.clients.push(ClientReport {
+            node: asked.node.to_string(),
+            weight: weight.unwrap_or(1.0),
+            seconds: milliseconds(came_at - asked.at),
+            metrics: metrics.into_iter().map(|(name, value)| (name.clone(), MetricReport::number(*value))).collect(),
+            ..ClientReport::default()
+        });
+    }
+
+    pub fn failed(&mut self, asked: Asked, failure: &Failure<'_>, now: Seconds) {
+        self.last_at = self.last_at.max(asked.came_at.unwrap_or(now));
+        self.name_failed(asked.node, failure.kind(), failure.reason);
+    }
+
+    fn name_failed(&mut self, node: NodeId, kind: &str, reason: &str) {
+        if self.failed.len() == MAX_CLIENTS {
+            self.has_more = true;
+            return;
+        }
+        let reason = reason.chars().take(MAX_REASON_CHARS).collect();
+        self.failed.push(FailedNode { node: node.to_string(), kind: kind.to_owned(), reason });
+    }
+
+    /// The phase as it stands; `is_over`: who has not answered will not.
+    pub fn report(&self, phase: &Phase, is_over: bool) -> PhaseReport {
+        let mut told = Tally { failed: self.failed.clone(), ..Tally::default() };
+        if is_over {
+            phase
+                .unanswered()
+                .for_each(|node| told.name_failed(node, "late", "the ServerApp went on without its reply"));
+        }
+        let mean = |(name, mean): (&String, &Mean)| Some((name.clone(), MetricReport::number(mean.value()?)));
+        PhaseReport {
+            seconds: milliseconds(self.last_at - self.began_at.unwrap_or(self.last_at)),
+            asked: phase.selected() as u64,
+            answered: phase.responded() as u64,
+            failed: told.failed,
+            metrics: self.means.iter().filter_map(mean).collect(),
+            clients: self.clients.clone(),
+        }
+    }
+
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+}
+
+fn milliseconds(seconds: f64) -> f64 {
+    (seconds.max(0.0) * 1e3).round() / 1e3
+}
