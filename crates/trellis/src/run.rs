@@ -181,7 +181,7 @@ async fn on_server(args: &RunArgs, client: &Client, federation: &str, plan: &Sub
         return Ok(ExitCode::SUCCESS);
     }
     let follower = served::Follower::new(client, federation, &run, &mut signals);
-    let followed = match run.native {
+    let followed = match plan.training.is_some() {
         true => follower.reports(&mut show).await?.0,
         false => follower.log(&mut show).await?,
     };

@@ -129,8 +129,7 @@ pub async fn until_gone(client: &Client, name: &str, progress: &mut Progress) ->
             return Ok(());
         }
         if let Some(detail) = patience.forgive(asked)? {
-            let left = detail.summary.nodes.present;
-            progress.say(format!("{name}: is ending, {left} node{} left", if left == 1 { "" } else { "s" }));
+            progress.say(clean(&format!("{name}: is ending; {}", detail.summary.message)));
             if began.elapsed() > USUAL_LIMIT {
                 return Err(stuck(&detail, &format!("is not gone after {} s", USUAL_LIMIT.as_secs())));
             }
