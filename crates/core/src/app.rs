@@ -348,8 +348,8 @@ fn forget_messages(tx: &mut dyn Tx, id: RunId) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A native ServerApp died, and has kept something to go on from: the caller starts another one, with the secret behind
-/// `hash`. What the dead one asked for is asked for again. `false`: there is nothing to go on with, or it died too often.
+/// A native ServerApp died: the caller starts another one, with the secret behind `hash`. What the dead one asked for is
+/// asked for again. `false`: its run is no longer at work, or it died too often.
 pub fn restart(tx: &mut dyn Tx, id: RunId, hash: [u8; 32], now: Seconds) -> Result<bool, Refusal> {
     let Some(mut run) = tx.run(id)?.filter(|run| run.server_app == ServerApp::Native) else { return Ok(false) };
     let was_through = matches!(tx.token(id)?.map(|token| token.state), Some(token::State::Spent { .. }));

@@ -226,19 +226,21 @@ impl Launcher {
         self.link.write(move |tx| app::process_gone(tx, run, &reason, now)).await
     }
 
-    /// Starts another native ServerApp in the place of one that died, to go on from its last checkpoint. `false`: that cannot
-    /// be, or was tried often enough.
+    /// Starts another native ServerApp in the place of one that died, to go on from its last checkpoint, or to begin anew where
+    /// no round was over. `false`: that cannot be, or was tried often enough.
     async fn restart(self: &Arc<Self>, id: RunId, reason: &str) -> Result<bool, Refusal> {
         let Some(run) = self.link.read(|view| view.run(id))? else { return Ok(false) };
         let is_at_work = run.server_app == ServerApp::Native && *run.state() == State::Running;
         let times = run.launches.saturating_sub(1) as usize;
-        let Some(pause) = RESTART_PAUSES.get(times).filter(|_| is_at_work && self.has_checkpoint(id)) else {
+        let has_checkpoint = self.has_checkpoint(id);
+        // Before the end of the first round nothing is lost by beginning anew.
+        let loses_nothing = has_checkpoint || self.link.read(|view| Ok(view.reports_after(id, None, 1)?.is_empty()))?;
+        let Some(pause) = RESTART_PAUSES.get(times).filter(|_| is_at_work && loses_nothing) else {
             return Ok(false);
         };
         let (number, seconds) = (times + 1, pause.as_secs());
-        let text = format!(
-            "{reason} It is started again in {seconds} s, and goes on from its last checkpoint ({number} of {MAX_RESTARTS}).\n"
-        );
+        let from = if has_checkpoint { "goes on from its last checkpoint" } else { "begins anew" };
+        let text = format!("{reason} It is started again in {seconds} s, and {from} ({number} of {MAX_RESTARTS}).\n");
         append_log(&self.link, id, text).await?;
         tokio::select! {
             () = tokio::time::sleep(*pause) => {}
