@@ -118,9 +118,8 @@ pub async fn quietly(client: &Client, name: &str, home: Option<&Home>) {
 /// Ends the server that was started in the background, if it has nothing to look after any more.
 pub async fn stop_unused(client: &Client, home: Option<&Home>) {
     let Some(home) = home else { return };
-    if client.federations().await.is_ok_and(|left| left.is_empty()) {
-        if let Err(why) = keep::end(home).await {
-            remark(&why);
-        }
+    let unused = client.federations().await.is_ok_and(|left| left.is_empty());
+    if unused && let Err(why) = keep::end(home).await {
+        remark(&why);
     }
 }

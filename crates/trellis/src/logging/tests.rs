@@ -80,7 +80,7 @@ fn logged(format: LogFormat, level: &str, speak: impl FnOnce()) -> Vec<String> {
 
 fn a_training() {
     let (watch, run) = (Watch::new("0"), trellis_core::id::RunId(u64::MAX));
-    let facts = Facts { strategy: Some("FedAvg".into()), num_rounds: Some(3), min_clients: None };
+    let facts = Facts { strategy: Some("FedAvg".into()), num_rounds: Some(3), min_clients: None, reports: false };
     watch.run_started(run, facts, 0.0);
     watch.node_joined(trellis_core::id::NodeId(7), None);
     watch.node_left(trellis_core::id::NodeId(7), Departure::NoHeartbeat);

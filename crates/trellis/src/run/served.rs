@@ -108,10 +108,10 @@ impl<'a> Follower<'a> {
             if let Some(left) = self.heed(signal).await {
                 return Ok(left);
             }
-            if part.is_some_and(|part| part.ended) {
-                if let Some(ended) = self.state().await? {
-                    return Ok(self.end(ended));
-                }
+            if part.is_some_and(|part| part.ended)
+                && let Some(ended) = self.state().await?
+            {
+                return Ok(self.end(ended));
             }
         }
     }

@@ -36,13 +36,13 @@ pub fn check(raw: &RawArgs<ServeArgs>, around: &Surroundings<'_>) -> Result<Chec
     let tls = tls(&mut checker);
     let given = listen(&mut checker);
     let hosts = hosts(&mut checker);
-    if let Some(address) = given.filter(|address| !address.ip().to_canonical().is_loopback()) {
-        if tls.is_none() && !args.allow_insecure_network && args.certificate.is_none() {
-            let what = format!("{address} can be reached from a network, and tokens would travel in plain text");
-            let advice = "give --certificate, --key and --trust; where the whole network is trusted, add \
-                          --allow-insecure-network";
-            checker.refuse(&["listen"], what, advice);
-        }
+    let open = given.filter(|address| !address.ip().to_canonical().is_loopback());
+    let plaintext = tls.is_none() && args.certificate.is_none() && !args.allow_insecure_network;
+    if let Some(address) = open.filter(|_| plaintext) {
+        let what = format!("{address} can be reached from a network, and tokens would travel in plain text");
+        let advice = "give --certificate, --key and --trust; where the whole network is trusted, add \
+                      --allow-insecure-network";
+        checker.refuse(&["listen"], what, advice);
     }
     let log = checker.log(&args.log);
     let Checker { problems, warnings, .. } = checker;

@@ -17,7 +17,7 @@ fn bar(value: f64) -> String {
     // What is no number has no bar.
     let eighths = ((value.clamp(0.0, 1.0) * (CHARS * 8) as f64).round() as usize).min(CHARS * 8);
     let mut bar = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         bar.push(EIGHTHS[eighths % 8]);
     }
     let used = bar.chars().count();
