@@ -50,7 +50,10 @@ async function start(page, rounds, epochs) {
 /** Whether there is a line, not only the grid, in the right part of a picture. */
 function drawnAtTheRight(canvas) {
   const [x, width] = [Math.floor(canvas.width * 0.8), Math.floor(canvas.width * 0.15)];
-  const { data } = canvas.getContext("2d").getImageData(x, 0, width, canvas.height);
+  // From a copy: a browser warns of reading often from what is drawn to.
+  const copy = Object.assign(document.createElement("canvas"), { width, height: canvas.height }).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, -x, 0);
+  const { data } = copy.getImageData(0, 0, width, canvas.height);
   const COLOURED = 40;
   for (let at = 0; at < data.length; at += 4) {
     const [red, green, blue, alpha] = data.subarray(at, at + 4);
