@@ -57,20 +57,6 @@ interop-table: ## put what the last whole `make interop` saw into the README
 monitoring: release ## alert rules, dashboards and events, with Debian's Prometheus and a real training
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py monitoring $(ARGS)
 
-.PHONY: soak
-soak: release ## kill the SuperLink at every crash point and at KILLS random moments; kill nodes, cut links, fill disks; 10,000 seeds of the planner (SEED=n repeats a session)
-	$(CARGO) test --release --package trellis-plan -- --ignored soak
-	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
-
-.PHONY: bench
-bench: release ## measure SuperLinks, whole rounds and aggregation, beside the originals (ARGS="--part rounds"; about an hour in all)
-	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
-
-.PHONY: fuzz
-fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
-	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
-	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
-
 .PHONY: browser
 browser: release ## the page in Chromium against a real server: every page, live runs, roles, keyboard, accessibility (UPDATE_SCREENSHOTS=1: the pictures of the docs anew)
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py browser $(ARGS)
@@ -78,6 +64,20 @@ browser: release ## the page in Chromium against a real server: every page, live
 .PHONY: web
 web: ## build the page anew into web/dist, which is checked in (needs Node and an npm registry; cargo build needs neither)
 	cd web && npm ci && npm run check && npm run build
+
+.PHONY: soak
+soak: release ## kill the SuperLink at every crash point and at KILLS random moments; kill nodes and every part of the platform, cut links, fill disks; 10,000 seeds of the planner (SEED=n repeats a session)
+	$(CARGO) test --release --package trellis-plan -- --ignored soak
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults platform --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+.PHONY: bench
+bench: release ## measure SuperLinks, whole rounds and aggregation beside the originals, and the control plane (ARGS="--part rounds"; about an hour in all)
+	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
+	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
 
 .PHONY: release
 release: ## build the binary as it is shipped

@@ -106,12 +106,13 @@ def down(home: Path) -> None:
 def memory(home: Path) -> dict[str, tuple[float, float]]:
     """Megabytes, resident and shared out fairly, by what the processes of a home are."""
     taken: dict[str, tuple[float, float]] = {}
-    wanted = f"TRELLIS_HOME={home}".encode()
+    wanted = str(home).encode()
     for entry in Path("/proc").iterdir():
         try:
-            if not entry.name.isdigit() or wanted not in (entry / "environ").read_bytes().split(b"\0"):
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            # All that is at rest was told where the home is.
+            if not any(wanted in word for word in words):
                 continue
-            words = (entry / "cmdline").read_bytes().split(b"\0")
             rollup = dict(line.split(":", 1) for line in (entry / "smaps_rollup").read_text().splitlines()[1:])
         except (OSError, ValueError):
             continue
