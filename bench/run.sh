@@ -3,7 +3,7 @@
 #   superlink   SuperLinks under the load generator trellis-bench, a table for each transport (about 35 minutes)
 #   rounds      whole federations, official ones and ours, bench/rounds.py (about 20 minutes)
 #   aggregate   FedAvg over many replies, official and ours, bench/aggregate.py (about 4 minutes)
-#   platform    the control plane: `up`, memory at rest, reads of the API, bench/platform.py (about 3 minutes)
+#   platform    the control plane: `up`, memory at rest, reads of the API, bench/control_plane.py (about 3 minutes)
 # Without `--part` all, if there are no other arguments than --quick and --write FILE; other arguments are those of a
 # part, and of `superlink` unless another one is named first:
 #   bench/run.sh                                   everything
@@ -55,5 +55,5 @@ if measures aggregate; then
   TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/aggregate.py "$@"
 fi
 if measures platform; then
-  TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/platform.py "$@"
+  TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/control_plane.py "$@"
 fi

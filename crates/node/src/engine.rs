@@ -140,7 +140,7 @@ impl Engine {
                         self.disk(move |store| store.step(work.id, Event::Interrupted)).await?;
                     }
                     tracing::info!(run = %work.run, instruction = %work.id, "an instruction from before the restart goes on");
-                    carry::begin(Arc::clone(self), work.id, None);
+                    carry::begin(Arc::clone(self), work.run, work.id, None);
                 }
             }
         }

@@ -150,24 +150,26 @@ impl Watch {
         self.status_mut().draining = draining;
     }
 
-    /// An instruction is here. It is under way until `instruction_done`.
-    pub fn instruction_received(&self, run: RunId) {
+    /// An instruction is here.
+    pub fn instruction_received(&self) {
         self.shared.metrics.instruction_received();
+    }
+
+    /// Somebody works on an instruction, as long as this is not dropped: however that ends, it ends.
+    pub fn under_way(&self, run: RunId) -> UnderWay {
         let now = self.now();
         let mut status = self.status_mut();
         status.instructions_under_way += 1;
-        let run = run_of(&mut status.runs, run, now);
-        run.under_way += 1;
+        run_of(&mut status.runs, run, now).under_way += 1;
+        UnderWay { watch: self.clone(), run }
     }
 
-    /// An instruction ended; `runtime` is how long an app worked on it, if one did.
+    /// An app has worked on an instruction, for `runtime` if it came to an end.
     pub fn instruction_done(&self, run: RunId, ending: Ending, runtime: Option<Duration>) {
         self.shared.metrics.instruction_done(ending, runtime);
         let now = self.now();
         let mut status = self.status_mut();
-        status.instructions_under_way = status.instructions_under_way.saturating_sub(1);
         let run = run_of(&mut status.runs, run, now);
-        run.under_way = run.under_way.saturating_sub(1);
         match ending {
             Ending::Replied => run.replied += 1,
             Ending::Failed => run.failed += 1,
@@ -230,6 +232,23 @@ impl Watch {
     /// The text for `/metrics`, labelled [`CONTENT_TYPE`].
     pub fn metrics(&self) -> String {
         self.shared.metrics.scrape(&self.status(), self.now())
+    }
+}
+
+/// An instruction that is being worked on.
+pub struct UnderWay {
+    watch: Watch,
+    run: RunId,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut status = self.watch.status_mut();
+        status.instructions_under_way = status.instructions_under_way.saturating_sub(1);
+        // The run may be over meanwhile.
+        if let Some(run) = status.runs.iter_mut().find(|known| known.run_id == self.run) {
+            run.under_way = run.under_way.saturating_sub(1);
+        }
     }
 }
 

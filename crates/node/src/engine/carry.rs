@@ -24,8 +24,8 @@ const RUN_CHECK: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Starts to work on an instruction that is in the store.
-pub fn begin(engine: Arc<Engine>, id: MessageId, slot: Option<OwnedSemaphorePermit>) {
-    let tasks = engine.tasks.clone();
+pub fn begin(engine: Arc<Engine>, run: RunId, id: MessageId, slot: Option<OwnedSemaphorePermit>) {
+    let (tasks, under_way) = (engine.tasks.clone(), engine.watch.under_way(run));
     tasks.spawn(async move {
         let slot = match slot {
             Some(slot) => slot,
@@ -40,6 +40,7 @@ pub fn begin(engine: Arc<Engine>, id: MessageId, slot: Option<OwnedSemaphorePerm
         }
         drop(slot);
         engine.note_owed().await;
+        drop(under_way);
     });
 }
 

@@ -68,7 +68,7 @@ async fn deliver(engine: &Arc<Engine>, owed: &Owed) -> Result<(), Trouble> {
             Sent::Lost => {
                 tracing::warn!(run = %owed.run, instruction = %id, "a reply was damaged: carrying the instruction out again");
                 engine.disk(move |store| store.step(id, Event::ObjectsLost)).await?;
-                carry::begin(Arc::clone(engine), id, None);
+                carry::begin(Arc::clone(engine), owed.run, id, None);
                 return Ok(());
             }
             Sent::Unwanted => {}

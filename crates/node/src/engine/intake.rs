@@ -134,8 +134,8 @@ async fn take(
     match engine.until_stored("an instruction could not be stored", store).await {
         None => {}
         Some(Receipt::New) => {
-            engine.watch.instruction_received(run);
-            carry::begin(Arc::clone(engine), id, slot);
+            engine.watch.instruction_received();
+            carry::begin(Arc::clone(engine), run, id, slot);
         }
         // Its confirmation was lost; while it is being fetched somebody is at it.
         Some(Receipt::Again(State::Fetching)) => {}

@@ -23,8 +23,11 @@ fn busy() -> Watch {
     watch.link_up(Transport::Http, NodeId(u64::MAX - 1));
     watch.node_name(Some("ward-7".into()));
     for _ in 0..3 {
-        watch.instruction_received(run);
+        watch.instruction_received();
     }
+    let under_way: Vec<_> = (0..3).map(|_| watch.under_way(run)).collect();
+    // One of them never ends.
+    std::mem::forget(under_way.into_iter().next());
     watch.instruction_done(run, Ending::Replied, Some(Duration::from_millis(20)));
     watch.instruction_done(run, Ending::Failed, None);
     watch.reply_delivered(Duration::from_secs(40));
@@ -80,13 +83,15 @@ fn a_lost_link_is_lost_since_the_first_failure() {
 fn runs_come_and_go() {
     let watch = watch();
     for run in 0..=MAX_RUNS as u64 {
-        watch.instruction_received(RunId(run));
-        watch.instruction_done(RunId(run), Ending::Postponed, None);
+        drop(watch.under_way(RunId(run)));
     }
     let status = watch.status();
     assert_eq!((status.runs.len(), status.instructions_under_way), (MAX_RUNS, 0));
+    let under_way = watch.under_way(RunId(MAX_RUNS as u64));
     watch.run_over(RunId(MAX_RUNS as u64));
-    assert_eq!(watch.status().runs.len(), MAX_RUNS - 1);
+    assert_eq!((watch.status().runs.len(), watch.status().instructions_under_way), (MAX_RUNS - 1, 1));
+    drop(under_way);
+    assert_eq!((watch.status().runs.len(), watch.status().instructions_under_way), (MAX_RUNS - 1, 0));
 }
 
 #[test]
