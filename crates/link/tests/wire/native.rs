@@ -282,11 +282,14 @@ async fn a_native_serverapp_that_dies_goes_on_where_it_has_kept_something() {
     let (second, _) = script.hear().await;
     assert_eq!(status(&link, run).await.status, "running", "to everybody else it is the same run");
     assert_eq!((begin(&first[0]).await, begin(&second[0]).await), (401, 200), "the dead one speaks for nobody");
+    // A round is over, and nothing is kept of it.
+    let (report, token) = (json!({"round": 1}).to_string(), [header("flwr-task-token", &second[0])]);
+    assert_eq!(ours(link.addresses.serverappio, "report-training", &token, &report).await.0, 200);
     std::fs::remove_dir(&kept).unwrap();
     std::fs::write(directory.path().join("told.die"), "").unwrap();
     let log = log(&link, run).await;
     assert!(log.contains("exited with code 9") && log.contains("started again in 1 s"), "{log}");
-    assert!(log.contains("(1 of 3)") && !log.contains("(2 of 3)"), "without a checkpoint it is over: {log}");
+    assert!(log.contains("last checkpoint (1 of 3)") && !log.contains("(2 of 3)"), "without one it is over: {log}");
     assert_eq!(status(&link, run).await.sub_status, "failed");
     link.stop().await;
 }
