@@ -68,7 +68,7 @@ web: ## build the page anew into web/dist, which is checked in (needs Node and a
 .PHONY: soak
 soak: release ## kill the SuperLink at every crash point and at KILLS random moments; kill nodes and every part of the platform, cut links, fill disks; 10,000 seeds of the planner (SEED=n repeats a session)
 	$(CARGO) test --release --package trellis-plan -- --ignored soak
-	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults platform --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults control_plane --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: bench
 bench: release ## measure SuperLinks, whole rounds and aggregation beside the originals, and the control plane (ARGS="--part rounds"; about an hour in all)

@@ -1,6 +1,6 @@
 //! Parts in containers of a real podman, with our own program as the image.
 //!
-//! Needs `podman` on PATH, and the image `trellis` of this version in it, as `tests/platform/test_containers.py` makes them:
+//! Needs `podman` on PATH, and the image `trellis` of this version in it, as `tests/control_plane/test_containers.py` makes them:
 //! `cargo test -p trellis --test local -- --ignored containers`.
 
 use std::process::Command;
