@@ -94,6 +94,8 @@ async fn serve(checked: Checked) -> service::Outcome {
         ..PlatformSettings::new(directory.clone(), own_program())
     };
     let platform = Platform::start(settings).await?;
+    // Who finds the announcement finds the token too.
+    bound.provide_admin(&platform).await?;
     let (address, url) = (bound.address(), bound.url());
     let serving = Serving {
         pid: std::process::id(),

@@ -83,9 +83,14 @@ impl Bound {
         format!("{scheme}://{}", trellis_front::listen::local(self.address))
     }
 
+    /// Sees to it that there is an administrator's token. For who tells others of this server before it serves.
+    pub async fn provide_admin(&self, platform: &Platform) -> Result<(), ServeError> {
+        Ok(secret::provide_admin(&self.settings.home, platform.registry()).await?)
+    }
+
     /// Serves until `shutdown` is ready and what was under way is answered.
     pub async fn serve(self, platform: Arc<Platform>, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        secret::provide_admin(&self.settings.home, platform.registry()).await?;
+        self.provide_admin(&platform).await?;
         let stop = CancellationToken::new();
         let hosts = Hosts::new(self.settings.listen.ip(), &self.settings.hosts);
         let router = router(Api::new(platform, hosts, self.settings.limits, stop.clone()));
