@@ -8,6 +8,10 @@ PYTHON ?= python3
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DEBUG_BIN := $(TARGET_DIR)/debug/trellis
 RELEASE_BIN := $(TARGET_DIR)/release/trellis
+# A static binary runs on any Linux, and each of its processes takes less memory. It must be built for a named target: macros of
+# the compiler cannot be static.
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+STATIC_LIBC := $(filter /%,$(shell cc -print-file-name=libc.a))
 
 # Arguments for the suites and the measurement, e.g. make interop ARGS="-k tls", make bench ARGS=--quick
 ARGS ?=
@@ -80,8 +84,14 @@ fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
 
 .PHONY: release
-release: ## build the binary as it is shipped
+release: ## build the binary as it is shipped: static where the C library can be linked so
+ifneq ($(STATIC_LIBC),)
+	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" $(CARGO) build --release --package trellis --target $(HOST)
+	@mkdir -p $(dir $(RELEASE_BIN)) && ln -f $(TARGET_DIR)/$(HOST)/release/trellis $(RELEASE_BIN)
+else
+	@echo "note: there is no static C library here (libc.a): the binary will need the one of the machine it runs on"
 	$(CARGO) build --release --package trellis
+endif
 
 .PHONY: provision
 provision: ## install the official Flowers that `make test` needs into the test cache, where that is possible

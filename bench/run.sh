@@ -36,7 +36,8 @@ case $part in
 esac
 
 release=${CARGO_TARGET_DIR:-target}/release
-cargo build --release --quiet -p trellis -p trellis-bench
+make --no-print-directory release
+cargo build --release --quiet -p trellis-bench
 
 measures() { [ -z "$part" ] || [ "$part" = "$1" ]; }
 
