@@ -72,6 +72,7 @@ impl Official {
             let ended = self.child.try_wait().expect("it can be asked");
             assert!(ended.is_none(), "the SuperLink ended: {ended:?}");
             assert!(error.may_pass() && began.elapsed() < STARTS_WITHIN, "{error}");
+            // The program of others: nobody tells when it serves.
             tokio::time::sleep(LOOK).await;
         }
         superlink

@@ -1,6 +1,6 @@
 //! What a federation loses when the official programs run instead of ours, told before anything is made.
 
-use crate::federation::{Federation, FlowerVersion, Isolation, Persistence, Pool, Runtime, Tls};
+use crate::federation::{Driver, Federation, FlowerVersion, Isolation, Persistence, Pool, Runtime, Tls};
 
 /// From here on peers of another minor release are turned away.
 const STRICT_MINOR: u16 = 30;
@@ -36,7 +36,12 @@ impl Federation {
             (Persistence::Disk { .. }, Isolation::Subprocess) => {
                 "When the SuperLink restarts, runs that are at work fail, because ServerApps end with it."
             }
-            (Persistence::Disk { .. }, Isolation::Process) => return None,
+            (Persistence::Disk { .. }, Isolation::Process) => match self.sites[self.coordinator.site].driver {
+                Driver::Local { .. } => {
+                    "When the SuperLink dies, runs that are at work fail, because its SuperExec is ended with it."
+                }
+                Driver::OpenNebula { .. } | Driver::Kubernetes { .. } => return None,
+            },
         };
         Some(lost.to_owned())
     }

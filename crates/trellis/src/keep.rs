@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, setsid};
 use tokio::process::{Child, Command};
 
 use crate::home::{Home, Lock, Serving};
-use crate::process::{MEMORY_AS_NEEDED, StopSignals};
+use crate::process::{MEMORY_AS_NEEDED, OWN_PROGRAM, StopSignals};
 
 /// Between two starts of what dies again and again.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -124,8 +124,8 @@ fn start_keeper(home: &Home) -> io::Result<Child> {
 /// This program, with nothing of ours: its output goes to the server's log, and its place is the home.
 fn own_program(home: &Home) -> io::Result<Command> {
     let log = log_file(&home.log())?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.current_dir(home.directory()).env(MEMORY_AS_NEEDED.0, MEMORY_AS_NEEDED.1);
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg0("trellis").current_dir(home.directory()).env(MEMORY_AS_NEEDED.0, MEMORY_AS_NEEDED.1);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     Ok(command)
 }

@@ -24,6 +24,9 @@ pub fn raise_open_file_limit() -> io::Result<u64> {
     }
 }
 
+/// This program as it is at work. Whoever starts it gets the same one, even when its file was replaced or removed.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// Tells the allocator to take memory as it is needed. By default it takes pages of 2 MiB, and a program that waits most of
 /// the time holds 8 MiB for nothing.
 pub const MEMORY_AS_NEEDED: (&str, &str) = ("MIMALLOC_ARENA_EAGER_COMMIT", "0");
@@ -32,9 +35,11 @@ pub const MEMORY_AS_NEEDED: (&str, &str) = ("MIMALLOC_ARENA_EAGER_COMMIT", "0");
 /// anything else runs. Where that does not work, the program goes on and only takes more memory.
 pub fn take_memory_as_needed() {
     let (variable, value) = MEMORY_AS_NEEDED;
-    let (Ok(program), true) = (std::env::current_exe(), std::env::var_os(variable).is_none()) else { return };
+    if std::env::var_os(variable).is_some() {
+        return;
+    }
     let mut arguments = std::env::args_os();
-    let mut again = Command::new(program);
+    let mut again = Command::new(OWN_PROGRAM);
     if let Some(name) = arguments.next() {
         again.arg0(name);
     }

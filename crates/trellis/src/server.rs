@@ -7,7 +7,7 @@ mod check;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use trellis_server::{
 
 use crate::home::{Home, Lock, Serving};
 use crate::keep;
-use crate::process::{StopSignals, raise_open_file_limit, take_memory_as_needed};
+use crate::process::{OWN_PROGRAM, StopSignals, raise_open_file_limit, take_memory_as_needed};
 use crate::service;
 use crate::settings::here::{self, complain};
 use crate::settings::{Flags, RawArgs, problem};
@@ -30,8 +30,6 @@ const CALLED: &str = "trellis server";
 const REFUSED: u8 = 2;
 /// Answers are short, and most of the time there are none: more threads would only hold memory.
 const THREADS: usize = 2;
-/// This program as it is at work. Whoever starts it gets the same one, even when its file was replaced or removed.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Of simulated sites: nobody waits for them to find out how fast a server is.
 const SIMULATED_SPEED: u32 = 100;
@@ -91,7 +89,7 @@ async fn serve(checked: Checked) -> service::Outcome {
     let settings = PlatformSettings {
         exclusive: true,
         sites: sites(checked.simulated_sites),
-        ..PlatformSettings::new(directory.clone(), own_program())
+        ..PlatformSettings::new(directory.clone(), OWN_PROGRAM.into())
     };
     let platform = Platform::start(settings).await?;
     // Who finds the announcement finds the token too.
@@ -139,13 +137,6 @@ async fn bind(checked: &Checked) -> Result<Bound, Box<dyn std::error::Error + Se
 
 fn sites(simulated: bool) -> SiteDrivers {
     if simulated { SiteDrivers::Simulated(SimulatedSites::new(SIMULATED_SPEED)) } else { SiteDrivers::Real }
-}
-
-fn own_program() -> PathBuf {
-    match Path::new(OWN_PROGRAM).exists() {
-        true => OWN_PROGRAM.into(),
-        false => std::env::current_exe().unwrap_or_else(|_| "trellis".into()),
-    }
 }
 
 /// The ports to try, the best first.

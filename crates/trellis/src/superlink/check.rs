@@ -16,6 +16,7 @@ use trellis_link::config::{Config, Limits, NativeApp, StateLocation};
 
 use super::args::SuperlinkArgs;
 use crate::logging::LogSettings;
+use crate::process::OWN_PROGRAM;
 use crate::settings::{self, Problem, RawArgs, Surroundings};
 
 /// Names that mean a state kept in memory only: SQLite's, and Flower's.
@@ -25,9 +26,6 @@ const MIB: u64 = 1 << 20;
 const SMALLEST_MESSAGE: u64 = MIB;
 /// Clients of gRPC cannot send more at once.
 const LARGEST_MESSAGE: u64 = 1 << 31;
-
-/// This program as it is at work. Whoever starts it gets the same one, even when its file was replaced or removed.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 
 type Checker<'a> = settings::Checker<'a, SuperlinkArgs>;
 

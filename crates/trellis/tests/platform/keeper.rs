@@ -52,3 +52,23 @@ fn a_keeper_that_is_told_to_stop_takes_its_server_along_and_leaves_federations()
     scene.good(&["down"]);
     eventually("nobody", || scene.processes(None).is_empty().then_some(()));
 }
+
+/// As an upgrade does it: the file goes, and what runs keeps running, and keeps what it keeps.
+#[test]
+fn a_program_whose_file_is_gone_still_starts_itself() {
+    let scene = Scene::new();
+    let program = scene.path("trellis");
+    std::fs::copy(env!("CARGO_BIN_EXE_trellis"), &program).expect("a copy");
+    let up = scene.command_of(&program, &["up", "--detach", "--nodes", "1"]).output().expect("it runs");
+    assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+    std::fs::remove_file(&program).expect("removed");
+    for word in ["server", "keep", "supernode"] {
+        let before = scene.process(word);
+        kill(before);
+        eventually(&format!("another {word}"), || {
+            let now = scene.processes(Some(word));
+            (now.len() == 1 && now != [before]).then_some(())
+        });
+    }
+    scene.good(&["down"]);
+}

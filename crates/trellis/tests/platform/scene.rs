@@ -1,6 +1,6 @@
 //! A home for one test. Every process that is started for it carries its mark, and ends with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,12 @@ impl Scene {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trellis"));
+        self.command_of(Path::new(env!("CARGO_BIN_EXE_trellis")), arguments)
+    }
+
+    /// Of a copy of the program.
+    pub fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.env_clear().env("HOME", self.directory.path()).env("TRELLIS_HOME", self.home());
         command.env(MARK, self.directory.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.current_dir(self.directory.path()).stdin(Stdio::null()).args(arguments);
