@@ -244,7 +244,12 @@ impl LocalDriver {
             resources.extend(seen);
         }
         tell_idle(&mut resources);
-        Seen { resources, complete: true, offer: Offer { room: None, gpus: Some(gpus::count()) } }
+        Seen {
+            resources,
+            complete: true,
+            offer: Offer { room: None, gpus: Some(gpus::count()) },
+            sizes: BTreeMap::new(),
+        }
     }
 
     async fn carry_out(&self, action: &Action) -> io::Result<Outcome> {

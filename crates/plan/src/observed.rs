@@ -74,6 +74,8 @@ pub struct Seen {
     /// `false`: what is not listed may exist all the same.
     pub complete: bool,
     pub offer: Offer,
+    /// Pools whose size the site itself decides, and what it decided.
+    pub sizes: BTreeMap<Name, u32>,
 }
 
 /// What a site has to give. `None`: it does not say.

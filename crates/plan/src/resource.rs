@@ -56,6 +56,32 @@ pub enum Spec {
     Node(NodeSpec),
 }
 
+/// The tunnel of a site, as its gateway needs to know it; keys are the driver's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// In the tunnel, with the length of its prefix: `10.66.0.2/24`.
+    pub address: String,
+    pub listen_port: u16,
+    pub mtu: u16,
+    pub peers: Vec<TunnelPeer>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunnelPeer {
+    pub site: Name,
+    /// `None`: it calls us.
+    pub endpoint: Option<String>,
+    pub allowed: Vec<String>,
+    pub keepalive_s: Option<u16>,
+}
+
+/// Pings on silent connections, client and server alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keepalive {
+    pub interval_s: u32,
+    pub timeout_s: u32,
+}
+
 /// Everything a driver needs to know to start the coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoordinatorSpec {
@@ -76,6 +102,10 @@ pub struct CoordinatorSpec {
     pub node_auth: bool,
     pub metrics: bool,
     pub json_logs: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<Tunnel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keepalive: Option<Keepalive>,
 }
 
 /// Everything a driver needs to know to start a SuperNode.
@@ -104,6 +134,10 @@ pub struct NodeSpec {
     pub node_auth: bool,
     pub metrics: bool,
     pub json_logs: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<Tunnel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keepalive: Option<Keepalive>,
 }
 
 impl Desired {

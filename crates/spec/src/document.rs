@@ -9,7 +9,7 @@ mod training;
 
 use std::time::Duration;
 
-use crate::federation::{Containers, Driver, Federation, Monitoring, Name, Runtime, Security, Site};
+use crate::federation::{Containers, Driver, Federation, Link, Monitoring, Name, Runtime, Security, Site};
 use crate::kind::{Unavailable, duration, flag, name, one_of, unavailable, whole};
 use crate::object::Object;
 use crate::runtime::runtime;
@@ -48,7 +48,7 @@ pub(crate) fn only_pool() -> Name {
 /// The site of those who name none.
 fn only_site() -> Site {
     let name = Name::new("local").expect("it is a name");
-    Site { name, driver: Driver::Local { containers: Containers::No }, max_nodes: None }
+    Site { name, driver: Driver::Local { containers: Containers::No }, max_nodes: None, link: Link::Direct }
 }
 
 /// What is read, before its parts are fitted together.

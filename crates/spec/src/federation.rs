@@ -145,14 +145,60 @@ pub struct Site {
     pub driver: Driver,
     /// Most nodes that the site may hold; `None`: as many as the driver can.
     pub max_nodes: Option<u32>,
+    /// How the site and the coordinator's reach each other.
+    pub link: Link,
 }
 
 /// What makes things exist at a site.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Driver {
     Local { containers: Containers },
-    OpenNebula { endpoint: String, zone: Option<String> },
+    OpenNebula(OneSite),
     Kubernetes { context: Option<String>, namespace: String },
+}
+
+/// A zone of an OpenNebula cloud, and what VMs there are made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OneSite {
+    /// Of the XML-RPC API.
+    pub endpoint: String,
+    /// Of OneFlow; `None`: port 2474 of the same host.
+    pub flow: Option<String>,
+    pub zone: Option<String>,
+    /// File with `user:password` or `user:token`; `None`: as OpenNebula's own programs (`ONE_AUTH`, `~/.one/one_auth`).
+    pub auth_file: Option<PathBuf>,
+    /// The virtual network of the VMs, by name or number.
+    pub network: String,
+    /// Datastore of images, by name or number; `None`: the default one.
+    pub datastore: Option<String>,
+    /// Images by name or number, or files that are uploaded; `None`: those that `trellis image build` names.
+    pub images: OneImages,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OneImages {
+    pub superlink: Option<String>,
+    pub supernode: Option<String>,
+}
+
+/// How a site and the coordinator's reach each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Link {
+    /// By the addresses that the coordinator advertises.
+    Direct,
+    /// Through a tunnel between gateways, one at each site.
+    WireGuard(WireGuardLink),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireGuardLink {
+    /// `host:port` where others reach the site's gateway; `None`: it is behind NAT, and calls them.
+    pub endpoint: Option<String>,
+    pub listen_port: u16,
+    /// Networks of the site that others reach through the tunnel.
+    pub networks: Vec<String>,
+    pub mtu: u16,
+    pub keepalive_s: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

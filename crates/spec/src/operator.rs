@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::document::{CoordinatorDraft, Fit, PoolDraft, SiteDraft, Spec, TrainingDraft};
 use crate::federation::{
-    Coordinator, Driver, Endpoints, Federation, FlowerVersion, Isolation, Monitoring, Name, Persistence, Pool, Runtime,
-    Security, Site, Tls, Training,
+    Coordinator, Driver, Endpoints, Federation, FlowerVersion, Isolation, Link, Monitoring, Name, Persistence, Pool,
+    Runtime, Security, Site, Tls, Training,
 };
 use crate::kind::{Choice, Unavailable, choice, flag, name, text, whole};
 use crate::object::{self, Object};
@@ -76,7 +76,7 @@ fn read(object: &mut Object<'_>, driver: Driver) -> Spec {
         coordinator: link,
         security: Security { tls: if insecure { Tls::Off } else { Tls::Auto }, node_auth: false },
         sites: vec![SiteDraft {
-            site: Some(Site { name: site_name.clone(), driver, max_nodes: None }),
+            site: Some(Site { name: site_name.clone(), driver, max_nodes: None, link: Link::Direct }),
             name: Some(site_name),
             name_at: here.clone(),
         }],

@@ -46,8 +46,8 @@ fn site(site: &Site) -> Out {
         Driver::Local { containers } => {
             map.put("local", Map::new().put("containers", choice_name(&CONTAINERS, containers)))
         }
-        Driver::OpenNebula { endpoint, zone } => {
-            map.put("opennebula", Map::new().put("endpoint", endpoint.as_str()).maybe("zone", zone.as_deref()))
+        Driver::OpenNebula(one) => {
+            map.put("opennebula", Map::new().put("endpoint", one.endpoint.as_str()).maybe("zone", one.zone.as_deref()))
         }
         Driver::Kubernetes { context, namespace } => {
             let fields = Map::new().maybe("context", context.as_deref()).put("namespace", namespace.as_str());

@@ -3,6 +3,8 @@
 
 mod account;
 mod address;
+mod app;
+mod appliance;
 mod apply;
 mod audit;
 mod connect;
@@ -13,6 +15,7 @@ mod down;
 mod duration;
 mod flwr_connection;
 mod home;
+mod image;
 mod keep;
 mod log_file;
 mod logging;
@@ -106,6 +109,9 @@ enum Command {
     #[command(hide = true)]
     Serverapp(serverapp::ServerappArgs),
     Model(model::ModelArgs),
+    App(Box<app::AppArgs>),
+    Appliance(Box<appliance::ApplianceArgs>),
+    Image(Box<image::ImageArgs>),
     Nodes(nodes::NodesArgs),
     Node(node::NodeArgs),
     Account(account::AccountArgs),
@@ -177,6 +183,9 @@ impl Command {
             Command::Run(args) => run::run(&args),
             Command::Serverapp(args) => serverapp::run(&args),
             Command::Model(args) => model::run(&args),
+            Command::App(args) => app::run(&args),
+            Command::Appliance(args) => appliance::run(&args),
+            Command::Image(args) => image::run(&args),
             Command::Nodes(args) => nodes::run(&args),
             Command::Node(args) => node::run(&args),
             Command::Account(args) => account::run(&args),

@@ -52,6 +52,8 @@ pub fn coordinator(runtime: Runtime) -> CoordinatorSpec {
         node_auth: false,
         metrics: false,
         json_logs: false,
+        tunnel: None,
+        keepalive: None,
     }
 }
 
@@ -77,6 +79,8 @@ pub fn node(runtime: Runtime) -> NodeSpec {
         node_auth: false,
         metrics: false,
         json_logs: false,
+        tunnel: None,
+        keepalive: None,
     }
 }
 

@@ -36,6 +36,8 @@ pub(super) fn coordinator(federation: &Federation, inventory: &Inventory, id: &R
         node_auth: federation.security.node_auth,
         metrics: federation.monitoring.metrics,
         json_logs: federation.monitoring.json_logs,
+        tunnel: None,
+        keepalive: None,
     };
     Desired::new(id.clone(), Spec::Coordinator(spec))
 }
@@ -70,6 +72,8 @@ pub(super) fn node(
         node_auth: federation.security.node_auth,
         metrics: federation.monitoring.metrics,
         json_logs: federation.monitoring.json_logs,
+        tunnel: None,
+        keepalive: None,
     };
     Desired::new(id.clone(), Spec::Node(spec))
 }
@@ -82,7 +86,7 @@ fn program(federation: &Federation, inventory: &Inventory, image: Option<&str>) 
 fn containers(site: &Site) -> Option<Containers> {
     match site.driver {
         Driver::Local { containers } => Some(containers),
-        Driver::OpenNebula { .. } | Driver::Kubernetes { .. } => None,
+        Driver::OpenNebula(_) | Driver::Kubernetes { .. } => None,
     }
 }
 

@@ -346,6 +346,6 @@ impl World {
                 resources.insert(id.clone(), Sighting::Unknown { why: "its state could not be read".to_owned() });
             }
         }
-        Observation::Seen(Seen { resources, complete, offer })
+        Observation::Seen(Seen { resources, complete, offer, sizes: BTreeMap::new() })
     }
 }

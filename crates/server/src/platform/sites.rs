@@ -66,7 +66,7 @@ impl Sites {
     pub fn lacking(&self, site: &spec::Site) -> Option<String> {
         let word = match &site.driver {
             spec::Driver::Local { .. } => "local",
-            spec::Driver::OpenNebula { .. } => "opennebula",
+            spec::Driver::OpenNebula(_) => "opennebula",
             spec::Driver::Kubernetes { .. } => "kubernetes",
         };
         let missing = self.driver(&site.driver).is_none();
@@ -76,7 +76,7 @@ impl Sites {
     fn driver(&self, driver: &spec::Driver) -> Option<Arc<dyn Driver>> {
         match (&self.kind, driver) {
             (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => Some(self.usual()),
-            (Kind::Real { .. }, spec::Driver::OpenNebula { .. } | spec::Driver::Kubernetes { .. }) => None,
+            (Kind::Real { .. }, spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes { .. }) => None,
         }
     }
 

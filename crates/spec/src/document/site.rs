@@ -1,6 +1,6 @@
 //! The fields of a site: a name, and one driver with its own.
 
-use crate::federation::{Containers, Driver, Name, Site};
+use crate::federation::{Containers, Driver, Link, Name, OneImages, OneSite, Site};
 use crate::kind::{Choice, Scalar, choice, name, whole, word};
 use crate::object::Object;
 use crate::problem::Place;
@@ -35,7 +35,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> SiteDraft {
         (None, Some(driver)) => Some(driver),
         (None, None) => Some(local.unwrap_or(Driver::Local { containers: Containers::No })),
     };
-    let site = name.clone().zip(driver).map(|(name, driver)| Site { name, driver, max_nodes });
+    let site = name.clone().zip(driver).map(|(name, driver)| Site { name, driver, max_nodes, link: Link::Direct });
     SiteDraft { site, name, name_at: object.at("name") }
 }
 
@@ -47,7 +47,10 @@ fn local(object: &mut Object<'_>) -> Driver {
 fn opennebula(object: &mut Object<'_>) -> Option<Driver> {
     let endpoint = object.required("endpoint", url(), "Where its API (XML-RPC) is.");
     let zone = object.optional("zone", id("a zone, by name or number", "edge-1"), "Zone of a federation of clouds.");
-    endpoint.map(|endpoint| Driver::OpenNebula { endpoint, zone })
+    endpoint.map(|endpoint| {
+        let (flow, auth_file, network, datastore, images) = (None, None, String::new(), None, OneImages::default());
+        Driver::OpenNebula(OneSite { endpoint, flow, zone, auth_file, network, datastore, images })
+    })
 }
 
 fn kubernetes(object: &mut Object<'_>) -> Driver {

@@ -29,7 +29,7 @@ prop_compose! {
         let most = |pool: &Pool| pool.scaling.as_ref().map_or(pool.count, |scaling| scaling.max);
         let most: u32 = pools.iter().map(most).sum();
         training.partitions = training.partitions.map(|more| (more + most).clamp(1, MAX_NODES));
-        let site = |(index, (driver, max_nodes))| Site { name: numbered("site", index), driver, max_nodes };
+        let site = |(index, (driver, max_nodes))| Site { name: numbered("site", index), driver, max_nodes, link: Link::Direct };
         let named = |(index, pool)| Pool { name: numbered("pool", index), ..pool };
         Federation {
             name,
@@ -62,8 +62,11 @@ fn driver() -> impl Strategy<Value = Driver> {
     let containers = select(vec![Containers::No, Containers::Podman, Containers::Docker]);
     prop_oneof![
         containers.prop_map(|containers| Driver::Local { containers }),
-        ("https?://[a-z0-9.:]{1,20}(/[!-~]{0,20})?", of("[ -~]*[!-~]"))
-            .prop_map(|(endpoint, zone)| Driver::OpenNebula { endpoint, zone }),
+        ("https?://[a-z0-9.:]{1,20}(/[!-~]{0,20})?", of("[ -~]*[!-~]")).prop_map(|(endpoint, zone)| {
+            let (network, images) = (String::new(), OneImages::default());
+            let (flow, auth_file, datastore) = (None, None, None);
+            Driver::OpenNebula(OneSite { endpoint, flow, zone, auth_file, network, datastore, images })
+        }),
         (of("[!-~][ -~é☃]*"), "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
             .prop_map(|(context, namespace)| Driver::Kubernetes { context, namespace }),
     ]

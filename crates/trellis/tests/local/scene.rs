@@ -205,6 +205,8 @@ pub fn coordinator() -> CoordinatorSpec {
         node_auth: false,
         metrics: false,
         json_logs: false,
+        tunnel: None,
+        keepalive: None,
     }
 }
 
@@ -230,6 +232,8 @@ pub fn node(superlink: &str) -> NodeSpec {
         node_auth: false,
         metrics: false,
         json_logs: false,
+        tunnel: None,
+        keepalive: None,
     }
 }
 

@@ -1,0 +1,3 @@
+//! The agent in a virtual machine: context variables become a SuperLink, a SuperNode or a gateway, and what is told of it is true.
+
+pub mod settings;

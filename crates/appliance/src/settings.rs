@@ -1,0 +1,241 @@
+//! What the variables mean: checked, with every default filled in. Whoever has them need not ask again.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    pub common: Common,
+    pub role: RoleSettings,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    SuperLink,
+    SuperNode,
+    Gateway,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(clippy::large_enum_variant)]
+pub enum RoleSettings {
+    SuperLink(SuperLinkSettings),
+    SuperNode(SuperNodeSettings),
+    Gateway(GatewaySettings),
+}
+
+/// Of every role.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Common {
+    /// Of the assignment, where a controller gave one.
+    pub generation: Option<String>,
+    pub part: Option<String>,
+    pub runtime: Runtime,
+    /// Whose apps run; equal on both sides. `None`: the one of the image.
+    pub flower_version: Option<String>,
+    pub isolation: Isolation,
+    pub log_level: LogLevel,
+    pub json_logs: bool,
+    pub tls: bool,
+    pub keepalive: Keepalive,
+    pub report_ready: bool,
+    /// A changed setting waits until no round is at work.
+    pub defer_while_training: bool,
+    /// Networks by way of a gateway: destination, next hop.
+    pub routes: Vec<Route>,
+    /// Readiness is also asked of this program; `None`: nobody else is asked.
+    pub ready_script: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Runtime {
+    /// Our own programs.
+    Trellis,
+    /// The official packages, or their images.
+    Flower { by: FlowerBy },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlowerBy {
+    Packages,
+    Docker,
+    Podman,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    Subprocess,
+    Process,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warning,
+    Error,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keepalive {
+    pub interval: Duration,
+    pub timeout: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    /// `10.66.0.0/24`
+    pub destination: String,
+    pub via: std::net::IpAddr,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SuperLinkSettings {
+    pub fleet: SocketAddr,
+    pub control: SocketAddr,
+    /// Below the state directory.
+    pub database: String,
+    pub certificates: Certificates,
+    pub node_auth: bool,
+    /// The first administrator's, where a controller chose it.
+    pub admin_token: Option<String>,
+    /// `None`: no metrics.
+    pub metrics_port: Option<u16>,
+    pub training: Training,
+    /// The app that is submitted with `training` when enough nodes are there; `None`: `training` are the defaults of all runs.
+    pub use_case: Option<UseCase>,
+    /// Networks that may reach the Fleet API beside the VM's own; empty: its own only.
+    pub allowed_networks: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Certificates {
+    /// Our own authority in the VM makes and renews them.
+    Own { extra: Vec<Name> },
+    /// PEM, checked together: chain, key, names, time.
+    Operator { ca: String, certificate: String, key: String },
+}
+
+/// A name that a certificate covers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Name {
+    Ip(std::net::IpAddr),
+    Dns(String),
+}
+
+/// Settings of runs: those that were said, and the defaults of the rest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Training {
+    /// Keys and values of the run config (`num-server-rounds`, `strategy`, ...), as TOML values.
+    pub config: BTreeMap<String, toml::Value>,
+    /// Those of them that somebody set.
+    pub said: Vec<String>,
+    pub min_available: u32,
+    pub checkpoints: Option<Checkpoints>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checkpoints {
+    pub every_rounds: u32,
+    pub directory: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UseCase {
+    ImageClassification,
+    AnomalyDetection,
+    LlmFineTuning,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SuperNodeSettings {
+    /// `host:port`; `None`: found through OneGate.
+    pub coordinator: Option<String>,
+    /// PEM; `None`: found through OneGate.
+    pub trust: Option<String>,
+    /// Values as TOML; `partition-id` is added where it is not said.
+    pub node_config: BTreeMap<String, toml::Value>,
+    pub max_retries: Limit,
+    pub max_wait: Limit,
+    pub framework: Framework,
+    pub use_case: Option<UseCase>,
+    pub gpu: Option<Gpu>,
+    pub dcgm: bool,
+    pub backoff: Backoff,
+    /// With node authentication: what the node joins with.
+    pub join_token: Option<String>,
+    /// An app of our own program, `native:mlp`, in place of those that runs bring.
+    pub client_app: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    Unlimited,
+    At(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Framework {
+    None,
+    PyTorch,
+    TensorFlow,
+    Sklearn,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// `None`: all.
+    pub visible: Option<Vec<u32>>,
+    pub memory_fraction: f64,
+    /// Without a GPU: go on with the CPU, or do not become ready.
+    pub fallback_to_cpu: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backoff {
+    pub exponential: bool,
+    pub longest: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewaySettings {
+    pub private_key: String,
+    /// Address in the tunnel, `10.66.0.2/24`.
+    pub local_address: String,
+    pub listen_port: u16,
+    pub mtu: u16,
+    pub peers: Vec<Peer>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    pub public_key: String,
+    /// `host:port`; `None`: it calls us.
+    pub endpoint: Option<String>,
+    pub allowed_ips: Vec<String>,
+    pub keepalive_s: Option<u16>,
+}
+
+impl Settings {
+    pub fn role(&self) -> Role {
+        match self.role {
+            RoleSettings::SuperLink(_) => Role::SuperLink,
+            RoleSettings::SuperNode(_) => Role::SuperNode,
+            RoleSettings::Gateway(_) => Role::Gateway,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The driver of OpenNebula: it translates and never decides.

@@ -1,0 +1,1 @@
+//! Disk images of the appliances.

@@ -1,0 +1,103 @@
+//! Attributes of a VM's USER_TEMPLATE by which appliances, the driver and OneFlow understand each other. All values are text.
+//!
+//! The agent in the VM writes its own through OneGate, in one update; the driver writes through XML-RPC. Nobody writes the
+//! other's.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// What OneFlow waits for: `YES` while the VM serves, else `NO`.
+pub const READY: &str = "READY";
+/// The SuperLink serves: `YES` or `NO`.
+pub const FL_READY: &str = "FL_READY";
+/// Where nodes find the SuperLink: `host:port` of the Fleet API, an IPv6 host in brackets.
+pub const FL_ENDPOINT: &str = "FL_ENDPOINT";
+/// The version of Flower whose apps run, `X.Y.Z`.
+pub const FL_VERSION: &str = "FL_VERSION";
+/// `superlink`, `supernode` or `gateway`.
+pub const FL_ROLE: &str = "FL_ROLE";
+/// What is wrong, a code and a text: `config_validation_failed: ...`. Erased when all is well.
+pub const FL_ERROR: &str = "FL_ERROR";
+/// `YES` or `NO`.
+pub const FL_TLS: &str = "FL_TLS";
+/// Base64 of the PEM of all authorities to trust, in overlap of a rotation two.
+pub const FL_CA_CERT: &str = "FL_CA_CERT";
+/// The node is connected: `YES` or `NO`.
+pub const FL_NODE_READY: &str = "FL_NODE_READY";
+/// What the SuperLink calls the node.
+pub const FL_NODE_ID: &str = "FL_NODE_ID";
+pub const FL_FRAMEWORK: &str = "FL_FRAMEWORK";
+pub const FL_GPU_AVAILABLE: &str = "FL_GPU_AVAILABLE";
+/// For elasticity: `YES` while an instruction is carried out, and the same as a number for expressions.
+pub const FL_TRAINING_ACTIVE: &str = "FL_TRAINING_ACTIVE";
+/// 1 idle, 2 training, 3 in trouble.
+pub const FL_CLIENT_STATUS: &str = "FL_CLIENT_STATUS";
+pub const FL_ROUND_NUMBER: &str = "FL_ROUND_NUMBER";
+
+/// Written by the driver: an [`Assignment`].
+pub const TRELLIS_ASSIGNMENT: &str = "TRELLIS_ASSIGNMENT";
+/// Written by the driver: which resource the VM is, `federation/site/node/pool-3`.
+pub const TRELLIS_PART: &str = "TRELLIS_PART";
+/// Written by the driver: `YES`, take no new work.
+pub const TRELLIS_DRAIN: &str = "TRELLIS_DRAIN";
+/// Written by the driver: the instance that shall be started again.
+pub const TRELLIS_RESTART: &str = "TRELLIS_RESTART";
+
+/// Of the assignment that is in force.
+pub const TRELLIS_GENERATION: &str = "TRELLIS_GENERATION";
+/// Another number for each time that the program was started.
+pub const TRELLIS_INSTANCE: &str = "TRELLIS_INSTANCE";
+pub const TRELLIS_DRAINING: &str = "TRELLIS_DRAINING";
+/// `YES`, `NO`; without it nobody could say.
+pub const TRELLIS_BUSY: &str = "TRELLIS_BUSY";
+/// Of the SuperLink: how many runs are at work.
+pub const TRELLIS_RUNS: &str = "TRELLIS_RUNS";
+/// Of the SuperLink: `host:port` of its Control and HTTP APIs.
+pub const TRELLIS_CONTROL: &str = "TRELLIS_CONTROL";
+pub const TRELLIS_HTTP: &str = "TRELLIS_HTTP";
+/// Of the SuperLink: which node VM has which shard, where no controller says so: `12:0,13:1`.
+pub const TRELLIS_SHARDS: &str = "TRELLIS_SHARDS";
+/// Seconds since 1970 when the agent last said anything: an old one is a dead agent's.
+pub const TRELLIS_SEEN: &str = "TRELLIS_SEEN";
+
+/// What the driver tells the agent of a VM: who it is, and settings that beat those of the context.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assignment {
+    pub part: String,
+    pub generation: String,
+    /// Context variables, by their names without `ONEAPP_`.
+    pub settings: BTreeMap<String, String>,
+}
+
+impl Assignment {
+    /// As it stands in the VM's template: JSON in base64, so that no value can break out of it.
+    pub fn to_attribute(&self) -> String {
+        let text = serde_json::to_vec(self).expect("an assignment has only text keys, so it always has a JSON form");
+        STANDARD.encode(text)
+    }
+
+    pub fn from_attribute(text: &str) -> Result<Assignment, String> {
+        let bytes =
+            STANDARD.decode(text.trim()).map_err(|error| format!("{TRELLIS_ASSIGNMENT} is not base64: {error}"))?;
+        serde_json::from_slice(&bytes).map_err(|error| format!("{TRELLIS_ASSIGNMENT} cannot be understood: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_survives_its_way_through_a_template() {
+        let settings = BTreeMap::from([("FL_NODE_CONFIG".to_owned(), "a=\"$(reboot)\"\n'b'=1".to_owned())]);
+        let sent = Assignment { part: "f/s/node/p-0".into(), generation: "00000000000000ab".into(), settings };
+        let text = sent.to_attribute();
+        assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b)), "{text}");
+        assert_eq!(Assignment::from_attribute(&text), Ok(sent));
+        assert!(Assignment::from_attribute("{}").is_err());
+    }
+}

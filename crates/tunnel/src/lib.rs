@@ -1,0 +1,1 @@
+//! WireGuard between sites: keys, addresses, configuration. Pure.
