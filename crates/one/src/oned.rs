@@ -129,7 +129,8 @@ pub struct Oned {
 
 impl Oned {
     pub fn new(endpoint: Endpoint, session: Session) -> Oned {
-        Oned::with(endpoint, session, Trust::system(), Patience::for_front_end())
+        let trust = Trust::system_for(&endpoint);
+        Oned::with(endpoint, session, trust, Patience::for_front_end())
     }
 
     pub fn with(endpoint: Endpoint, session: Session, trust: Trust, patience: Patience) -> Oned {
