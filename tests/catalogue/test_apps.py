@@ -24,10 +24,8 @@ pytestmark = pytest.mark.trellis_only
 class Trial:
     """A federation of our own parts whose apps run in the Python of a release, and one app of the catalogue."""
 
-    def __init__(self, federation, app: Path, release: str, nodes: int, link_flags: tuple[str, ...] = ()):
-        self.fed = federation(
-            fleet=(OwnNode(python=release),), runtime=release, cli=release, nodes=nodes, link_flags=link_flags
-        ).start()
+    def __init__(self, federation, app: Path, release: str, nodes: int):
+        self.fed = federation(fleet=(OwnNode(python=release),), runtime=release, nodes=nodes).start()
         self.app = app
         self.cli = FlwrCli(self.fed.workspace, app, self.fed.superlink, version=release)
 
