@@ -44,21 +44,30 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 const BY_SIGNAL: u8 = 128;
 
 pub fn run(args: &RunArgs) -> ExitCode {
+    start(args, args.app_flag.as_ref().unwrap_or(&args.app), args.app_server)
+}
+
+/// Runs the app in a directory, in place of the one that the arguments name, with its own ServerApp.
+pub fn run_directory(args: &RunArgs, directory: &Path) -> ExitCode {
+    start(args, &directory.to_string_lossy(), true)
+}
+
+fn start(args: &RunArgs, app: &str, app_server: bool) -> ExitCode {
     let runtime = match Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Trouble::failed(format!("the system gives no runtime: {error}"), None).tell(CALLED),
     };
-    let outcome = runtime.block_on(train(args));
+    let outcome = runtime.block_on(train(args, app, app_server));
     runtime.shutdown_timeout(LEFTOVERS);
     outcome.unwrap_or_else(|trouble| trouble.tell(CALLED))
 }
 
-async fn train(args: &RunArgs) -> Result<ExitCode, Trouble> {
+async fn train(args: &RunArgs, app: &str, app_server: bool) -> Result<ExitCode, Trouble> {
     let served = served(args).await?;
     let remote = served.is_some() || args.place.caller.names_superlink();
     let nodes = args.here.nodes.unwrap_or(DEFAULT_NODES);
     let place = if remote { Place::There { nodes: None } } else { Place::Here { nodes } };
-    let planned = all(misplaced(args, remote), all(plan(args, place), superlink(args)))?;
+    let planned = all(misplaced(args, remote), all(plan(args, app, app_server, place), superlink(args)))?;
     let ((), (plan, superlink)) = planned;
     if args.dry_run {
         tell(&plan, args.output.format);
@@ -222,7 +231,12 @@ async fn here(args: &RunArgs, nodes: usize, plan: Submission) -> Result<ExitCode
     remark(&format!("starting a SuperLink and {} in this process", counted(nodes as u64, "SuperNode")));
     let mut federation = Federation::start(&wanted).await?;
     let (superlink, target) = (federation.superlink.clone(), federation.target.clone());
-    let place = Options { models_dir: models(args), spool_dir: federation.directory.join("spool"), echo: false };
+    let place = Options {
+        models_dir: models(args),
+        spool_dir: federation.directory.join("spool"),
+        defaults: Default::default(),
+        echo: false,
+    };
     let online = federation.online();
     let training = in_this_process(args, &superlink, target, place, plan, online, &mut signals);
     let advice = "-v shows the log of all parts; --python names the Python of apps";
