@@ -2,4 +2,8 @@
 
 pub mod context;
 pub mod problem;
+mod read;
 pub mod settings;
+pub mod variables;
+
+pub use read::{Used, read, used};
