@@ -3,7 +3,10 @@
 pub mod context;
 pub mod problem;
 mod read;
+mod reference;
 pub mod settings;
+pub mod shell;
 pub mod variables;
 
 pub use read::{Used, read, used};
+pub use reference::reference;
