@@ -1,5 +1,16 @@
 //! The agent in a virtual machine: context variables become a SuperLink, a SuperNode or a gateway, and what is told of it is true.
 
+pub mod certificates;
 pub mod context;
+pub mod discovery;
+mod disk;
+pub mod facts;
+pub mod firewall;
+pub mod place;
 pub mod problem;
+pub mod readiness;
+pub mod recipe;
 pub mod settings;
+pub mod shards;
+pub mod state;
+pub mod trouble;
