@@ -8,9 +8,13 @@ pub mod facts;
 pub mod firewall;
 pub mod place;
 pub mod problem;
+mod read;
 pub mod readiness;
 pub mod recipe;
 pub mod settings;
 pub mod shards;
 pub mod state;
 pub mod trouble;
+pub mod variables;
+
+pub use read::{Used, read, used};
