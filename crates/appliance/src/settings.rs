@@ -102,6 +102,8 @@ pub struct Route {
 pub struct SuperLinkSettings {
     pub fleet: SocketAddr,
     pub control: SocketAddr,
+    /// Where Flower 1.37 and later are called, and our own calls go: nodes since 1.40 too.
+    pub http: SocketAddr,
     /// Below the state directory.
     pub database: String,
     pub certificates: Certificates,

@@ -15,13 +15,23 @@ pub fn read(reader: &mut Reader, common: &Common) -> SuperLinkSettings {
         let what = format!("the Fleet API and the Control API would both have port {}", fleet.port());
         reader.refuse("FL_CONTROL_API_ADDRESS", what, "give them different ports");
     }
-    let mut taken = vec![(fleet.port(), "the Fleet API"), (control.port(), "the Control API")];
+    let http = reader.or_default("FL_HTTP_API_ADDRESS", value::listen);
+    if http.port() == fleet.port() || http.port() == control.port() {
+        let what = format!("the HTTP API would have port {} together with another", http.port());
+        reader.refuse("FL_HTTP_API_ADDRESS", what, "give them different ports");
+    }
+    let mut taken = vec![
+        (fleet.port(), "the Fleet API"),
+        (control.port(), "the Control API"),
+        (http.port(), "the HTTP API"),
+    ];
     taken.extend(PORTS_IN_USE);
     let use_case = use_case(reader);
     let training = training::read(reader, common, use_case.is_some());
     SuperLinkSettings {
         fleet,
         control,
+        http,
         database: reader.or_default("FL_DATABASE", value::relative_path),
         certificates: certificates(reader, common.tls),
         node_auth: reader.switch("FL_NODE_AUTH"),

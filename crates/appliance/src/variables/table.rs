@@ -107,6 +107,7 @@ pub static VARIABLES: &[Variable] = &[
     // Of the SuperLink: where it listens.
     of(LINK, "FL_FLEET_API_ADDRESS", Kind::Listen, "0.0.0.0:9092", "Where SuperNodes connect", "The Fleet API listens there; the port is part of what nodes are told."),
     of(LINK, "FL_CONTROL_API_ADDRESS", Kind::Listen, "0.0.0.0:9093", "Where users and the control plane connect", "The Control API listens there."),
+    of(LINK, "FL_HTTP_API_ADDRESS", Kind::Listen, "0.0.0.0:8000", "Where Flower 1.37 and later connect, and our own commands", "The HTTP API listens there, with the runtime trellis; official programs have it at the port of the Fleet API."),
     of(LINK, "FL_ALLOWED_NETWORKS", Kind::Networks, "", "Networks that may reach the Fleet API beside the own", "The firewall of the VM lets them in. Without it only networks of the VM itself."),
     of(LINK, "FL_DATABASE", Kind::RelativePath, "state/state.db", "File of the state, below the state directory", "The SuperLink keeps its state there."),
     // Of the SuperLink: who is trusted.
