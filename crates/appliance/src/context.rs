@@ -141,7 +141,9 @@ impl Values {
     }
 
     fn say(&mut self, name: &str, origin: Origin, value: Vec<u8>) {
-        self.said.insert((name.to_ascii_uppercase(), origin), value);
+        if name.len() <= quoting::MAX_NAME_BYTES {
+            self.said.insert((name.to_ascii_uppercase(), origin), value);
+        }
     }
 
     fn not_too_long<'a>(&mut self, file: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {

@@ -1,5 +1,6 @@
 //! Every declared variable does what it says: it changes the settings, or is refused, under both of its spellings.
 
+#[allow(dead_code, reason = "each test uses its part of the cases")]
 mod cases;
 
 use std::collections::BTreeSet;

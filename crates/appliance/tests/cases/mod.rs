@@ -153,7 +153,7 @@ fn training() -> Vec<Case> {
         case("FL_TRIM_BETA", "0.3", SuperLink, Then::Warned("FedAvg does not know it")),
         run("FL_CHECKPOINT_ENABLED", "NO", "/role/superlink/training/checkpoints", json!(null)),
         run("FL_CHECKPOINT_INTERVAL", "2", "/role/superlink/training/checkpoints/every_rounds", json!(2)),
-        run("FL_CHECKPOINT_PATH", "/data/kept", at("checkpoint-path"), json!("/data/kept")),
+        run("FL_CHECKPOINT_PATH", "/data/kept", "/role/superlink/training/checkpoints/directory", json!("/data/kept")),
     ]
 }
 
