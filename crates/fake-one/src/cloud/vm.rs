@@ -183,6 +183,9 @@ impl Cloud {
                 return Err(refused);
             }
         };
+        if hold {
+            template.set("SUBMIT_ON_HOLD", "YES");
+        }
         let state = match (waits, hold) {
             (true, _) => VmState::Cloning,
             (false, true) => VmState::Hold,
@@ -237,7 +240,6 @@ impl Cloud {
             ("AUTOMATIC_NIC_REQUIREMENTS", "(\"CLUSTERS/ID\" @> 0)".to_owned()),
             ("AUTOMATIC_REQUIREMENTS", "(CLUSTER_ID = 0) & !(PIN_POLICY = PINNED)".to_owned()),
             ("CREATED_BY", uid.to_string()),
-            ("TM_MAD_SYSTEM", "dummy".to_owned()),
             ("VMID", id.to_string()),
         ] {
             template.set(key, value);
@@ -247,11 +249,6 @@ impl Cloud {
         }
         if template.get("VCPU").is_none() {
             template.set("VCPU", "1");
-        }
-        let mut graphics = template.vector("GRAPHICS").cloned().unwrap_or_default();
-        if !graphics.is_empty() {
-            graphics.insert("PORT".to_owned(), (5900 + id).to_string());
-            template.set_vector("GRAPHICS", graphics);
         }
         let mut os = template.vector("OS").cloned().unwrap_or_default();
         let (high, low) = (self.random(), self.random());
@@ -423,6 +420,10 @@ impl Cloud {
         }
         if state == VmState::Done {
             vm.ended = now;
+            if let Some(mut graphics) = vm.template.vector("GRAPHICS").cloned() {
+                graphics.remove("PORT");
+                vm.template.set_vector("GRAPHICS", graphics);
+            }
         }
         self.record(id, "VM_STATE", Some(old), Some(state_name(state, lcm).to_owned()), "cloud");
         if state == VmState::Done {
@@ -476,6 +477,11 @@ impl Cloud {
                 vm.history.push(History { host, started: now, ended: 0, action: 0 });
                 let machine = if host == 0 { "dummy-a" } else { "dummy-b" };
                 vm.deploy_id = format!("{machine}:{}:dummy", vm.owned.name);
+                vm.template.set("TM_MAD_SYSTEM", "dummy");
+                if let Some(mut graphics) = vm.template.vector("GRAPHICS").cloned() {
+                    graphics.insert("PORT".to_owned(), (5900 + id).to_string());
+                    vm.template.set_vector("GRAPHICS", graphics);
+                }
                 self.after(id, self.pace.prolog_ms, Next::Boot(boot));
             }
             Next::Boot(lcm) => self.boot(id, lcm),
