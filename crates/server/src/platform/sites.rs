@@ -2,7 +2,7 @@
 //!
 //! A new driver has its place here, and nowhere else in the platform.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ pub struct Sites {
     kind: Kind,
 }
 
+/// Sites where something may be, as the last document had them that named them; `None`: none that was kept.
+pub type Remembered = BTreeMap<Name, Option<spec::Site>>;
+
 enum Kind {
     Real { local: Arc<LocalDriver> },
     Simulated(Arc<SimulatedDriver>),
@@ -48,15 +51,17 @@ impl Sites {
     }
 
     /// The drivers of a federation's sites, and of those that left its document while something may still be there.
-    pub fn drivers(
-        &self,
-        federation: Option<&Federation>,
-        remembered: &BTreeSet<Name>,
-    ) -> BTreeMap<Name, Arc<dyn Driver>> {
+    pub fn drivers(&self, federation: Option<&Federation>, remembered: &Remembered) -> BTreeMap<Name, Arc<dyn Driver>> {
         let named = federation.iter().flat_map(|federation| &federation.sites);
-        let named = named.filter_map(|site| Some((site.name.clone(), self.driver(&site.driver)?)));
-        // Documents that name drivers which are not here are refused, so that what was ever made was made by this one.
-        let left = remembered.iter().map(|site| (site.clone(), self.usual()));
+        let named = named.filter_map(|site| Some((site.name.clone(), self.driver(site)?)));
+        let left = remembered.iter().filter_map(|(name, site)| {
+            let driver = match site {
+                Some(site) => self.driver(site)?,
+                // It left its document before sites were kept, when there was but this one.
+                None => self.usual(),
+            };
+            Some((name.clone(), driver))
+        });
         let mut drivers: BTreeMap<Name, Arc<dyn Driver>> = left.collect();
         drivers.extend(named);
         drivers
@@ -69,12 +74,13 @@ impl Sites {
             spec::Driver::OpenNebula(_) => "opennebula",
             spec::Driver::Kubernetes { .. } => "kubernetes",
         };
-        let missing = self.driver(&site.driver).is_none();
+        let missing = self.driver(site).is_none();
         missing.then(|| format!("site {} wants the driver {word}, which this program does not have", site.name))
     }
 
-    fn driver(&self, driver: &spec::Driver) -> Option<Arc<dyn Driver>> {
-        match (&self.kind, driver) {
+    /// The driver of a site as a document has it; `None`: this program has none for it.
+    pub fn driver(&self, site: &spec::Site) -> Option<Arc<dyn Driver>> {
+        match (&self.kind, &site.driver) {
             (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => Some(self.usual()),
             (Kind::Real { .. }, spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes { .. }) => None,
         }
