@@ -68,7 +68,7 @@ fn good_guest() -> Files {
 /// What is not well: verdict, check, and a part of what was found and of what to do.
 type Expected = [(Verdict, &'static str, &'static str, &'static str)];
 /// What is taken from a sound machine, what is put there instead, and what is to be said of it.
-type Case<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a Expected);
+type Case<'a> = (&'a [&'static str], &'a [(&'static str, &'static str)], &'a Expected);
 
 fn compare(checks: &[Check], expected: &Expected, what: &str) {
     let bad: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
