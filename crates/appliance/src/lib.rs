@@ -1,19 +1,25 @@
 //! The agent in a virtual machine: context variables become a SuperLink, a SuperNode or a gateway, and what is told of it is true.
 
+pub mod agent;
 pub mod certificates;
 pub mod context;
 pub mod discovery;
-mod disk;
+pub mod disk;
 pub mod facts;
 pub mod firewall;
+pub mod network;
 pub mod place;
+pub mod probe;
 pub mod problem;
 mod read;
 pub mod readiness;
 pub mod recipe;
 pub mod settings;
 pub mod shards;
+pub mod sources;
 pub mod state;
+pub mod status;
+pub mod supervisor;
 pub mod trouble;
 pub mod variables;
 

@@ -20,11 +20,8 @@ pub fn read(reader: &mut Reader, common: &Common) -> SuperLinkSettings {
         let what = format!("the HTTP API would have port {} together with another", http.port());
         reader.refuse("FL_HTTP_API_ADDRESS", what, "give them different ports");
     }
-    let mut taken = vec![
-        (fleet.port(), "the Fleet API"),
-        (control.port(), "the Control API"),
-        (http.port(), "the HTTP API"),
-    ];
+    let mut taken =
+        vec![(fleet.port(), "the Fleet API"), (control.port(), "the Control API"), (http.port(), "the HTTP API")];
     taken.extend(PORTS_IN_USE);
     let use_case = use_case(reader);
     let training = training::read(reader, common, use_case.is_some());
