@@ -10,7 +10,7 @@ mod tell;
 
 use std::future::Future;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -243,7 +243,7 @@ pub async fn check(place: Place, sources: Sources) -> Result<(), Trouble> {
 }
 
 /// A key that no SuperLink knows: who asks with it is understood and refused.
-fn probe_key(path: &PathBuf) -> io::Result<NodeKey> {
+fn probe_key(path: &Path) -> io::Result<NodeKey> {
     disk::make_directory(path.parent().unwrap_or(path), 0o700, None)?;
     match NodeKey::read(path).map_err(io::Error::other)? {
         Some(key) => Ok(key),
