@@ -14,8 +14,10 @@ pub mod problem;
 mod read;
 pub mod readiness;
 pub mod recipe;
+mod reference;
 pub mod settings;
 pub mod shards;
+pub mod shell;
 pub mod sources;
 pub mod state;
 pub mod status;
@@ -24,3 +26,4 @@ pub mod trouble;
 pub mod variables;
 
 pub use read::{Used, read, used};
+pub use reference::reference;

@@ -177,7 +177,7 @@ mod tests {
             }
             assert!(!variable.about.is_empty() && variable.about.len() <= 120, "{}", variable.name);
             assert!(!variable.effect.is_empty() && !variable.roles.is_empty(), "{}", variable.name);
-            assert!(!(variable.secret && !variable.default.is_empty()), "{}", variable.name);
+            assert!(!variable.secret || variable.default.is_empty(), "{}", variable.name);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! `trellis appliance`: the agent in a virtual machine. From arguments to `trellis_appliance`, and from its answers to text and exit
 //! codes.
 
+mod check;
 mod held;
 mod install;
 mod stages;
 mod status;
+mod vars;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use trellis_appliance::place::Place;
+use trellis_appliance::settings::Role;
 use trellis_appliance::sources::Sources;
 use trellis_appliance::supervisor::{Direct, Supervisor, Systemd};
 
@@ -25,6 +28,8 @@ pub struct ApplianceArgs {
 
 #[derive(Debug, Subcommand)]
 enum ApplianceCommand {
+    Vars(vars::VarsArgs),
+    Check(check::CheckArgs),
     Install(install::InstallArgs),
     Configure(stages::ConfigureArgs),
     Bootstrap(stages::BootstrapArgs),
@@ -42,6 +47,24 @@ struct HeldArgs {
     /// The program to become, and its arguments
     #[arg(required = true, last = true)]
     words: Vec<OsString>,
+}
+
+/// What a VM is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    Superlink,
+    Supernode,
+    Gateway,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Role {
+        match name {
+            RoleName::Superlink => Role::SuperLink,
+            RoleName::Supernode => Role::SuperNode,
+            RoleName::Gateway => Role::Gateway,
+        }
+    }
 }
 
 /// Where an appliance is, and what it is told.
@@ -107,6 +130,8 @@ What is wrong is also in FL_ERROR of the VM. Codes and what to do: docs/applianc
 
 pub fn run(args: &ApplianceArgs) -> ExitCode {
     match &args.command {
+        ApplianceCommand::Vars(args) => vars::run(args),
+        ApplianceCommand::Check(args) => check::run(args),
         ApplianceCommand::Install(args) => install::run(args),
         ApplianceCommand::Configure(args) => stages::configure(args),
         ApplianceCommand::Bootstrap(args) => stages::bootstrap(args),

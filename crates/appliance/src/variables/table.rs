@@ -97,7 +97,7 @@ pub static VARIABLES: &[Variable] = &[
     // Of SuperLink and SuperNode.
     of(BOTH, "FL_RUNTIME", Kind::Choice(&["trellis", "flower"]), "trellis", "Whose programs run: ours, or those of Flower", "trellis: this program is SuperLink and SuperNode. flower: flower-superlink and flower-supernode are."),
     of(BOTH, "FL_FLOWER_BY", Kind::Choice(&["packages", "docker", "podman"]), "packages", "Where the programs of Flower come from", "With FL_RUNTIME=flower: the packages of the image, or containers."),
-    of(BOTH, "FLOWER_VERSION", Kind::Version, "", "Version of Flower whose apps run, 1.25.0 to 1.42.x", "Equal on both sides: a SuperNode that has another than its SuperLink says so and does not start. Without it that of the image."),
+    of(BOTH, "FLOWER_VERSION", Kind::Version, "", "Version of Flower whose apps run, 1.25.0 to 1.42.x", "The same on both sides: a SuperNode whose first two numbers differ from its SuperLink says so and does not start. Without it the newest that is known."),
     of(BOTH, "FL_ISOLATION", Kind::Choice(&["subprocess", "process"]), "subprocess", "Who starts the processes of apps", "subprocess: the program itself. process: others, which call its own API."),
     of(BOTH, "FL_TLS_ENABLED", Kind::Switch, "YES", "Encrypt and authenticate the SuperLink", "YES: the SuperLink has a certificate and SuperNodes check it. NO: nothing is encrypted."),
     of(BOTH, "FL_SSL_CA_CERTFILE", Kind::Pem, "", "Certificate of the authority to trust", "SuperLink: certificates of the operator, together with FL_SSL_CERTFILE and FL_SSL_KEYFILE. SuperNode: trusted in place of what OneGate tells."),
@@ -107,7 +107,7 @@ pub static VARIABLES: &[Variable] = &[
     // Of the SuperLink: where it listens.
     of(LINK, "FL_FLEET_API_ADDRESS", Kind::Listen, "0.0.0.0:9092", "Where SuperNodes connect", "The Fleet API listens there; the port is part of what nodes are told."),
     of(LINK, "FL_CONTROL_API_ADDRESS", Kind::Listen, "0.0.0.0:9093", "Where users and the control plane connect", "The Control API listens there."),
-    of(LINK, "FL_HTTP_API_ADDRESS", Kind::Listen, "0.0.0.0:8000", "Where Flower 1.37 and later connect, and `trellis`", "The HTTP API listens there, with the runtime trellis; official programs have it at the port of the Fleet API."),
+    of(LINK, "FL_HTTP_API_ADDRESS", Kind::Listen, "0.0.0.0:8000", "Where Flower 1.37 and later connect, and our own commands", "The HTTP API listens there, with the runtime trellis; official programs have it at the port of the Fleet API."),
     of(LINK, "FL_ALLOWED_NETWORKS", Kind::Networks, "", "Networks that may reach the Fleet API beside the own", "The firewall of the VM lets them in. Without it only networks of the VM itself."),
     of(LINK, "FL_DATABASE", Kind::RelativePath, "state/state.db", "File of the state, below the state directory", "The SuperLink keeps its state there."),
     // Of the SuperLink: who is trusted.
@@ -132,7 +132,7 @@ pub static VARIABLES: &[Variable] = &[
     of(LINK, "FL_TRIM_BETA", BELOW_HALF, "0.2", "FedTrimmedAvg: share that is cut off at each end", "trim-beta of runs."),
     of(LINK, "FL_CHECKPOINT_ENABLED", Kind::Switch, "YES", "Keep checkpoints of the model", "YES: a run that is interrupted goes on from the last one."),
     of(LINK, "FL_CHECKPOINT_INTERVAL", ROUNDS, "5", "Rounds between two checkpoints", "checkpoint-interval of runs; the last round is always kept."),
-    of(LINK, "FL_CHECKPOINT_PATH", Kind::AbsolutePath, "", "Directory of the checkpoints", "checkpoint-path of runs. Without it models in the state directory, where a ServerApp that died is taken up again."),
+    of(LINK, "FL_CHECKPOINT_PATH", Kind::AbsolutePath, "", "Directory of the checkpoints", "The SuperLink keeps models and checkpoints there, and takes up a ServerApp that died from them. Without it models in the state directory."),
     // Of the SuperNode.
     of(NODE, "FL_SUPERLINK_ADDRESS", Kind::Authority, "", "Fleet API of the SuperLink; without it OneGate tells", "The node connects there."),
     of(NODE, "FL_NODE_CONFIG", Kind::NodeConfig, "", "What apps are told about the node", "The node config. partition-id and num-partitions are added where they are not said."),
