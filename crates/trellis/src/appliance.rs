@@ -1,13 +1,20 @@
-//! `trellis appliance`: the agent in a virtual machine.
+//! `trellis appliance`: the agent in a virtual machine. From arguments to `trellis_appliance`, and from its answers to text and exit
+//! codes.
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
 /// Be a SuperLink, a SuperNode or a gateway in a virtual machine, as its context says
 #[derive(Debug, Args)]
-pub struct ApplianceArgs {}
+pub struct ApplianceArgs {
+    #[command(subcommand)]
+    command: ApplianceCommand,
+}
 
-pub fn run(_: &ApplianceArgs) -> ExitCode {
-    ExitCode::FAILURE
+#[derive(Debug, Subcommand)]
+enum ApplianceCommand {}
+
+pub fn run(args: &ApplianceArgs) -> ExitCode {
+    match args.command {}
 }
