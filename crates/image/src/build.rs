@@ -60,7 +60,9 @@ pub enum BuildError {
     Secrets(Vec<Finding>),
     #[error("debugfs could not do everything:\n{0}")]
     Filling(String),
-    #[error("the image has {bytes} bytes compressed and its budget is {budget}: leave out packages, or build another kind")]
+    #[error(
+        "the image has {bytes} bytes compressed and its budget is {budget}: leave out packages, or build another kind"
+    )]
     TooLarge { bytes: u64, budget: u64 },
 }
 
@@ -162,7 +164,9 @@ fn draft_disk(site: &Site) -> Result<PathBuf, BuildError> {
     }
     let draft = site.scratch.join("disk.qcow2");
     let words = ["convert", "-c", "-f", "raw", "-O", "qcow2"].map(Into::into);
-    site.run("qemu-img", LONG).args(words.into_iter().chain([raw.clone().into_os_string(), draft.clone().into()])).finish()?;
+    site.run("qemu-img", LONG)
+        .args(words.into_iter().chain([raw.clone().into_os_string(), draft.clone().into()]))
+        .finish()?;
     fs::remove_file(&raw).map_err(file(&raw))?;
     let bytes = fs::metadata(&draft).map_err(file(&draft))?.len();
     let budget = site.order.recipe.budget_bytes();

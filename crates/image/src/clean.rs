@@ -92,7 +92,9 @@ mod tests {
         ] {
             assert_eq!(fate_of(gone, file()), Fate::Goes, "{gone}");
         }
-        for stays in ["etc/shadow", "etc/ssh/sshd_config", "usr/share/doc/apt/copyright", "usr/bin/trellis", "etc/fstab"] {
+        for stays in
+            ["etc/shadow", "etc/ssh/sshd_config", "usr/share/doc/apt/copyright", "usr/bin/trellis", "etc/fstab"]
+        {
             assert_eq!(fate_of(stays, file()), Fate::Stays, "{stays}");
         }
         for stays in ["tmp", "var/log", "var/log/journal", "usr/share/doc/apt", "var/cache/apt", "run"] {

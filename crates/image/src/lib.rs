@@ -16,3 +16,4 @@ pub mod recipe;
 pub mod secrets;
 pub mod tools;
 pub mod tree;
+pub mod verify;

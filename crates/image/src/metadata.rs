@@ -231,8 +231,21 @@ mod tests {
         let text = contents().marketplace(&recipe(), Some("https://example.org/images/"));
         let entry = &YamlLoader::load_from_str(&text).expect("YAML")[0];
         for field in [
-            "name", "version", "publisher", "description", "short_description", "tags", "format", "creation_time", "os-id",
-            "os-release", "os-arch", "hypervisor", "opennebula_version", "opennebula_template", "images",
+            "name",
+            "version",
+            "publisher",
+            "description",
+            "short_description",
+            "tags",
+            "format",
+            "creation_time",
+            "os-id",
+            "os-release",
+            "os-arch",
+            "hypervisor",
+            "opennebula_version",
+            "opennebula_template",
+            "images",
         ] {
             assert!(!entry[field].is_badvalue(), "{field}");
         }

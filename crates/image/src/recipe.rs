@@ -210,6 +210,9 @@ impl Recipe {
             planted("etc/fstab", format!("UUID={} / ext4 errors=remount-ro,x-systemd.growfs 0 1\n", ext4::UUID)),
             planted("etc/repart.d/50-root.conf", "[Partition]\nType=root\n".to_owned()),
             planted("boot/grub/grub.cfg", grub_menu()),
+            // Nothing is newer than the image, so the first start has nothing to bring up to date.
+            planted("etc/.updated", String::new()),
+            planted("var/.updated", String::new()),
             planted("etc/hosts", "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n".to_owned()),
             planted("etc/systemd/system/trellis-ssh-keys.service", SSH_KEYS.to_owned()),
             planted("etc/systemd/system/systemd-networkd-wait-online.service.d/trellis.conf", WAIT_ONLINE.to_owned()),
@@ -282,6 +285,7 @@ WantedBy=multi-user.target
 ";
 
 const SSH: &str = "\
+AuthorizedKeysFile .ssh/authorized_keys /run/one-context/authorized_keys.%u
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
@@ -301,7 +305,7 @@ SystemMaxUse=200M
 const MACHINE: &str = "\
 [Unit]
 Description=Network, name and keys of this machine from its context
-Before=network-pre.target systemd-networkd.service ssh.service
+Before=network-pre.target systemd-networkd.service ssh.service trellis-appliance.service
 Wants=network-pre.target
 After=local-fs.target systemd-udev-trigger.service
 
@@ -404,6 +408,9 @@ mod tests {
         .iter()
         .map(Recipe::to_string)
         .collect();
-        assert_eq!(names, ["trellis-superlink", "trellis-supernode", "trellis-supernode-edge", "trellis-supernode-sklearn"]);
+        assert_eq!(
+            names,
+            ["trellis-superlink", "trellis-supernode", "trellis-supernode-edge", "trellis-supernode-sklearn"]
+        );
     }
 }

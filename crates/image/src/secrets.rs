@@ -33,8 +33,10 @@ const KEY_MARKS: [&str; 6] = [
 ];
 
 const HISTORIES: [&str; 5] = [".bash_history", ".python_history", ".lesshst", ".viminfo", ".mysql_history"];
-const TOKENS: [&str; 7] = ["token.txt", ".netrc", ".pypirc", "credentials.json", "one_auth", "admin-token", ".git-credentials"];
-const TOKEN_WORDS: [&str; 5] = ["TOKENTXT=", "ONEGATE_TOKEN=", "AWS_SECRET_ACCESS_KEY=", "FL_ADMIN_TOKEN=", "FL_JOIN_TOKEN="];
+const TOKENS: [&str; 7] =
+    ["token.txt", ".netrc", ".pypirc", "credentials.json", "one_auth", "admin-token", ".git-credentials"];
+const TOKEN_WORDS: [&str; 5] =
+    ["TOKENTXT=", "ONEGATE_TOKEN=", "AWS_SECRET_ACCESS_KEY=", "FL_ADMIN_TOKEN=", "FL_JOIN_TOKEN="];
 
 /// What a name alone gives away.
 pub fn by_name(path: &Path, bytes: u64) -> Option<Finding> {

@@ -29,12 +29,20 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     Directory,
-    File { bytes: u64 },
+    File {
+        bytes: u64,
+    },
     /// The same file as one that is earlier in the list.
     Again(PathBuf),
     Link(PathBuf),
-    Character { major: u32, minor: u32 },
-    Block { major: u32, minor: u32 },
+    Character {
+        major: u32,
+        minor: u32,
+    },
+    Block {
+        major: u32,
+        minor: u32,
+    },
     Pipe,
 }
 

@@ -1,6 +1,8 @@
 //! `trellis appliance`: the agent in a virtual machine. From arguments to `trellis_appliance`, and from its answers to text and exit
 //! codes.
 
+mod machine;
+
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -13,8 +15,12 @@ pub struct ApplianceArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum ApplianceCommand {}
+enum ApplianceCommand {
+    Machine(machine::MachineArgs),
+}
 
 pub fn run(args: &ApplianceArgs) -> ExitCode {
-    match args.command {}
+    match &args.command {
+        ApplianceCommand::Machine(args) => machine::run(args),
+    }
 }

@@ -37,7 +37,8 @@ pub(super) fn unpack(site: &Site) -> Result<(), BuildError> {
         Base::Mirror(mirror) => bootstrapped(site, mirror)?,
     };
     fs::create_dir_all(&site.tree).map_err(file(&site.tree))?;
-    let words = ["--extract", "--preserve-permissions", "--numeric-owner", "--same-owner", "--xattrs", "--xattrs-include=*"];
+    let words =
+        ["--extract", "--preserve-permissions", "--numeric-owner", "--same-owner", "--xattrs", "--xattrs-include=*"];
     let words = words.map(std::ffi::OsString::from).into_iter();
     let places = [format!("--file={}", archive.display()), format!("--directory={}", site.tree.display())];
     site.run("tar", SHORT).args(words.chain(places.map(Into::into))).finish()?;

@@ -23,7 +23,8 @@ const GREETING: &str = "debugfs ";
 pub(super) fn root(site: &Site, bytes: u64) -> Result<PathBuf, BuildError> {
     let image = site.scratch.join("root.ext4");
     fs::File::create(&image).and_then(|image| image.set_len(bytes)).map_err(file(&image))?;
-    let extended = format!("hash_seed={},lazy_itable_init=0,lazy_journal_init=0,nodiscard,root_owner=0:0", ext4::HASH_SEED);
+    let extended =
+        format!("hash_seed={},lazy_itable_init=0,lazy_journal_init=0,nodiscard,root_owner=0:0", ext4::HASH_SEED);
     let uuid = ext4::UUID.to_string();
     let (journal, ratio) = (format!("size={JOURNAL_MIB}"), INODE_RATIO.to_string());
     let words = ["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "1", "-I", "256", "-i", &ratio, "-O", ext4::FEATURES];
@@ -48,7 +49,10 @@ pub(super) fn root(site: &Site, bytes: u64) -> Result<PathBuf, BuildError> {
 /// Its exit code tells nothing; it prints each order, and what it cannot do as `name: ...`.
 fn complaints(said: &str) -> Result<(), BuildError> {
     let innocent = |line: &&str| {
-        line.is_empty() || line.starts_with("debugfs: ") || line.starts_with(GREETING) || line.starts_with("Allocated inode: ")
+        line.is_empty()
+            || line.starts_with("debugfs: ")
+            || line.starts_with(GREETING)
+            || line.starts_with("Allocated inode: ")
             || line.starts_with("Setting current time to")
     };
     let complaints: Vec<&str> = said.lines().filter(|line| !innocent(line)).take(20).collect();
@@ -71,7 +75,8 @@ pub(super) fn efi(site: &Site) -> Result<PathBuf, BuildError> {
     for path in [loader, place.join("EFI/BOOT"), place.join("EFI")] {
         fs::File::open(&path).and_then(|opened| opened.set_modified(epoch)).map_err(file(&path))?;
     }
-    let words = ["-i".into(), image.clone().into_os_string(), "-s".into(), "-m".into(), place.join("EFI").into(), "::".into()];
+    let words =
+        ["-i".into(), image.clone().into_os_string(), "-s".into(), "-m".into(), place.join("EFI").into(), "::".into()];
     site.run("mcopy", SHORT).args(words).finish()?;
     Ok(image)
 }

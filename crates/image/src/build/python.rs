@@ -40,8 +40,21 @@ pub(super) fn install(site: &Site) -> Result<(), BuildError> {
     chroot(site, &words)?;
     // Checked neither by time nor by content: nobody writes there, and times in the image are not those of the files here.
     let python = format!("{venv}/bin/python");
-    chroot(site, &[&python, "-m", "compileall", "-q", "-j", "1", "--invalidation-mode", "unchecked-hash", &format!("{venv}/lib")])
-        .or_else(|_| Ok::<(), BuildError>(()))?;
+    chroot(
+        site,
+        &[
+            &python,
+            "-m",
+            "compileall",
+            "-q",
+            "-j",
+            "1",
+            "--invalidation-mode",
+            "unchecked-hash",
+            &format!("{venv}/lib"),
+        ],
+    )
+    .or_else(|_| Ok::<(), BuildError>(()))?;
     base::empty(&inside)
 }
 
@@ -54,7 +67,8 @@ fn fetched(site: &Site) -> Result<PathBuf, BuildError> {
         return Ok(place);
     }
     let draft = tempfile::Builder::new().prefix(".wheels-").tempdir_in(&site.order.cache).map_err(file(&place))?;
-    let mut words: Vec<OsString> = ["download", "--only-binary=:all:", "--python-version", PYTHON].map(Into::into).to_vec();
+    let mut words: Vec<OsString> =
+        ["download", "--only-binary=:all:", "--python-version", PYTHON].map(Into::into).to_vec();
     words.extend(PLATFORMS.iter().flat_map(|platform| ["--platform".into(), OsString::from(platform)]));
     words.extend(["--dest".into(), draft.path().as_os_str().to_owned()]);
     words.extend(requirements.iter().map(OsString::from));
