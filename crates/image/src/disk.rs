@@ -76,7 +76,7 @@ pub fn assemble(to: &Path, disk_bytes: u64, parts: &Parts) -> Result<(), DiskErr
 }
 
 fn copy_sparse(from: &mut impl Read, to: &mut (impl Write + Seek), mut at: u64) -> io::Result<()> {
-    let mut chunk = vec![0; CHUNK_BYTES];
+    let (mut chunk, nothing) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
     loop {
         let mut filled = 0;
         while filled < chunk.len() {
@@ -88,7 +88,7 @@ fn copy_sparse(from: &mut impl Read, to: &mut (impl Write + Seek), mut at: u64) 
         if filled == 0 {
             return Ok(());
         }
-        if chunk[..filled].iter().any(|byte| *byte != 0) {
+        if chunk[..filled] != nothing[..filled] {
             to.seek(SeekFrom::Start(at))?;
             to.write_all(&chunk[..filled])?;
         }

@@ -3,12 +3,13 @@
 
 use crate::problem::Problem;
 
-type Pairs = Vec<(String, Vec<u8>)>;
+type Pair = (String, Vec<u8>);
+type Pairs = Vec<Pair>;
 
 /// `export NAME="` begins a value, which goes on until the next such line; its last `"` closes it.
 pub fn one_env(bytes: &[u8]) -> (Pairs, Vec<Problem>) {
     let (mut pairs, mut problems) = (Vec::new(), Vec::new());
-    let mut open: Option<(String, Vec<u8>)> = None;
+    let mut open: Option<Pair> = None;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         match (exported(line), &mut open) {
             (Some((name, start)), open) => {
@@ -30,7 +31,7 @@ fn exported(line: &[u8]) -> Option<(String, &[u8])> {
     Some((name(&rest[..end])?, value))
 }
 
-fn close(open: Option<(String, Vec<u8>)>, pairs: &mut Pairs, problems: &mut Vec<Problem>) {
+fn close(open: Option<Pair>, pairs: &mut Pairs, problems: &mut Vec<Problem>) {
     let Some((name, value)) = open else { return };
     match value.trim_ascii_end().strip_suffix(b"\"") {
         Some(value) => pairs.push((name, value.to_vec())),
@@ -70,7 +71,7 @@ fn lines(text: &[u8]) -> usize {
 }
 
 /// One line with a variable, or one without. A value may go on over more lines.
-fn assignment(rest: &mut &[u8]) -> Result<Option<(String, Vec<u8>)>, (String, &'static str)> {
+fn assignment(rest: &mut &[u8]) -> Result<Option<Pair>, (String, &'static str)> {
     let text = *rest;
     if matches!(text, [] | [b'#', ..]) {
         *rest = after_line(text);
