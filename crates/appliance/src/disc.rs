@@ -205,7 +205,8 @@ mod tests {
     #[test]
     fn a_damaged_disc_is_an_error_and_no_panic() {
         let whole = write(&files(&[("context.sh", b"A='b'\n")])).expect("a disc");
-        for length in (17 * SECTOR..whole.len()).step_by(512) {
+        // All that is behind is filling.
+        for length in (17 * SECTOR..whole.len() - SECTOR).step_by(512) {
             assert!(read(&mut Cursor::new(&whole[..length])).is_err(), "{length}");
         }
     }

@@ -13,6 +13,8 @@ use crate::problem::Problem;
 
 /// Where programs look for the context.
 pub const CONTEXT: &str = "run/one-context";
+/// Where the agent finds what was on the disc, in quotes that can be trusted.
+const DISC: &str = "run/trellis/context";
 /// The files that systemd-networkd reads; gone with every stop, so they are always those of this context.
 const NETWORK: &str = "run/systemd/network";
 const MAX_HOSTNAME: usize = 63;
@@ -35,10 +37,10 @@ pub struct Machine {
 /// `context` is the text of `context.sh`, as `values` read it; `token` that of `token.txt`.
 pub fn machine(values: &Values, context: &[u8], token: Option<&[u8]>) -> Machine {
     let mut machine = Machine::default();
-    machine.put(format!("{CONTEXT}/context.sh"), 0o400, context.to_vec());
+    machine.put(format!("{DISC}/context.sh"), 0o400, context.to_vec());
     machine.put(format!("{CONTEXT}/one_env"), 0o400, one_env(values, token));
     if let Some(token) = token {
-        machine.put(format!("{CONTEXT}/token.txt"), 0o400, token.to_vec());
+        machine.put(format!("{DISC}/token.txt"), 0o400, token.to_vec());
     }
     machine.hostname = hostname(values, &mut machine.problems);
     if let Some(name) = machine.hostname.clone() {

@@ -319,7 +319,7 @@ TimeoutStartSec=120
 WantedBy=multi-user.target
 ";
 
-/// After the appliance, as in images with OpenNebula's own package.
+/// After the appliance, as in images with OpenNebula's own package. Nothing can be run where the context is kept.
 const START_SCRIPT: &str = "\
 [Unit]
 Description=Start script of the context
@@ -330,7 +330,9 @@ ConditionPathExists=/run/one-context/start-script
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/run/one-context/start-script
+StateDirectory=one-context
+ExecStartPre=/usr/bin/install -m 0700 /run/one-context/start-script /var/lib/one-context/start-script
+ExecStart=/var/lib/one-context/start-script
 
 [Install]
 WantedBy=multi-user.target
