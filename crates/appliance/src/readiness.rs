@@ -63,7 +63,8 @@ pub fn attributes(standing: &Standing, seen: &Seen, trouble: Option<&Trouble>) -
     let mut all = Attributes::new();
     let mut say = |key: &str, value: String| all.insert(key.to_owned(), value);
     let yes = |is: bool| if is { "YES" } else { "NO" }.to_owned();
-    let ready = seen.serving && trouble.is_none();
+    // A wish that cannot be fulfilled is trouble, and what is in force serves on.
+    let ready = seen.serving;
     if standing.report_ready {
         say(keys::READY, yes(ready));
     }
@@ -173,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_only_who_serves_and_has_no_trouble() {
+    fn ready_is_who_serves_and_nobody_else() {
         let trouble = Trouble::new(Code::PortBusy, "x");
         for (standing, key) in [(node(), "FL_NODE_READY"), (superlink(), "FL_READY")] {
             for (serving, trouble, expected) in
-                [(true, None, "YES"), (false, None, "NO"), (true, Some(&trouble), "NO"), (false, Some(&trouble), "NO")]
+                [(true, None, "YES"), (false, None, "NO"), (true, Some(&trouble), "YES"), (false, Some(&trouble), "NO")]
             {
                 let said = attributes(&standing, &Seen { serving, ..Seen::default() }, trouble);
                 assert_eq!((said["READY"].as_str(), said[key].as_str()), (expected, expected));

@@ -159,6 +159,16 @@ fn named(role: Role, place: &Place) -> Program {
     Program::new(role.name(), description, &place.program)
 }
 
+impl Recipe {
+    /// Another for other contents of its files: programs read them at their start.
+    pub fn digest(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+        let mut hasher = DefaultHasher::new();
+        self.files.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 impl Program {
     pub fn new(name: &str, description: &str, path: impl Into<PathBuf>) -> Program {
         Program { name: name.to_owned(), description: description.to_owned(), path: path.into(), ..Program::default() }

@@ -33,6 +33,8 @@ pub struct Order {
     /// Our program, static.
     pub program: PathBuf,
     pub context_package: Option<PathBuf>,
+    /// What the framework of OpenNebula's appliances runs.
+    pub hook: String,
     pub output: PathBuf,
     /// Trees and packages that were fetched before.
     pub cache: PathBuf,

@@ -65,9 +65,15 @@ pub fn superlink(common: &Common, link: &SuperLinkSettings, around: &Surrounding
         program = program.file("--run-defaults", &path);
         files.insert(path, defaults);
     }
+    let mut token = state.join(ADMIN_TOKEN);
+    if let Some(chosen) = &link.admin_token {
+        token = place.etc().join(ADMIN_TOKEN);
+        program = program.file("--admin-token-file", &token);
+        files.insert(token.clone(), format!("{chosen}\n"));
+    }
     let program = shared(program, common, around, place);
     let accounts = !(link.http.ip().is_loopback() && link.control.ip().is_loopback());
-    let calls = Calls { address: reached(link.http), http: true, token: accounts.then(|| state.join(ADMIN_TOKEN)) };
+    let calls = Calls { address: reached(link.http), http: true, token: accounts.then_some(token) };
     let probe = Probe::SuperLink { fleet: reached(link.fleet), http: false, trust, calls: Some(calls) };
     let listens = vec![link.fleet, link.control, link.http];
     Recipe { files, directories, programs: vec![program], probe, listens }

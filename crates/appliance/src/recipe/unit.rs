@@ -27,8 +27,9 @@ pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<Strin
         quoted(text, dollars).ok_or_else(unsayable)
     };
     let mut text = format!(
-        "[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target nftables.service\n\
+        "# Files: {:016x}\n[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target nftables.service\n\
          StartLimitIntervalSec=0\n\n[Service]\nType=exec\n",
+        recipe.digest(),
         program.description
     );
     for command in &program.before {

@@ -41,18 +41,13 @@ pub(super) fn furnish(site: &Site) -> Result<(), BuildError> {
     link(&site.tree.join("etc/resolv.conf"), "../run/systemd/resolve/stub-resolv.conf")
 }
 
-/// What the program itself knows about its place in a machine: units, users, directories, and the hook for OpenNebula's framework.
+/// What the program itself knows about its place in a machine, and the hook for OpenNebula's framework.
 fn install_appliance(site: &Site) -> Result<(), BuildError> {
     let (program, role) = (&site.order.program, site.order.recipe.role.name());
     let tree = site.tree.as_os_str();
     let words = ["appliance", "install", "--role", role, "--root"].map(std::ffi::OsString::from);
     site.run(program, SHORT).args(words.into_iter().chain([tree.to_owned()])).finish()?;
-    let hook = site.tree.join(recipe::HOOK);
-    if !hook.exists() {
-        let text = site.run(program, SHORT).args(["appliance", "vars", "--role", role, "-o", "shell"]).finish()?;
-        write(&hook, &text, 0o644)?;
-    }
-    Ok(())
+    write(&site.tree.join(recipe::HOOK), &site.order.hook, 0o644)
 }
 
 fn install_package(site: &Site, package: &Path) -> Result<(), BuildError> {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use trellis_appliance::settings as appliance;
+use trellis_appliance::shell::appliance_sh;
 use trellis_image::build::{Base, Order, build};
 use trellis_image::metadata;
 use trellis_image::recipe::{Framework, Recipe};
@@ -97,6 +99,10 @@ pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
         base: args.base.clone().map_or_else(|| Base::Mirror(args.mirror.clone()), Base::Archive),
         program,
         context_package: args.context_package.clone(),
+        hook: appliance_sh(match args.role {
+            RoleName::Superlink => appliance::Role::SuperLink,
+            RoleName::Supernode => appliance::Role::SuperNode,
+        }),
         output: args.output.clone(),
         cache: args.cache.clone().unwrap_or_else(|| args.output.join(".cache")),
         epoch: args.epoch,
