@@ -3,10 +3,12 @@
 pub mod agent;
 pub mod certificates;
 pub mod context;
+pub mod disc;
 pub mod discovery;
 pub mod disk;
 pub mod facts;
 pub mod firewall;
+pub mod machine;
 pub mod network;
 pub mod place;
 pub mod probe;

@@ -4,6 +4,7 @@
 mod check;
 mod held;
 mod install;
+mod machine;
 mod stages;
 mod status;
 mod vars;
@@ -31,6 +32,7 @@ enum ApplianceCommand {
     Vars(vars::VarsArgs),
     Check(check::CheckArgs),
     Install(install::InstallArgs),
+    Machine(machine::MachineArgs),
     Configure(stages::ConfigureArgs),
     Bootstrap(stages::BootstrapArgs),
     Agent(stages::AgentArgs),
@@ -133,6 +135,7 @@ pub fn run(args: &ApplianceArgs) -> ExitCode {
         ApplianceCommand::Vars(args) => vars::run(args),
         ApplianceCommand::Check(args) => check::run(args),
         ApplianceCommand::Install(args) => install::run(args),
+        ApplianceCommand::Machine(args) => machine::run(args),
         ApplianceCommand::Configure(args) => stages::configure(args),
         ApplianceCommand::Bootstrap(args) => stages::bootstrap(args),
         ApplianceCommand::Agent(args) => stages::agent(args),
