@@ -81,6 +81,7 @@ pub struct Agent {
     leaf_is_new: bool,
     script_looked: Option<(Instant, bool)>,
     restarted: Option<String>,
+    submitted_at: Option<Instant>,
     seen: Seen,
     waiting: bool,
     publication: Publication,
@@ -139,6 +140,7 @@ impl Agent {
             leaf_is_new: false,
             script_looked: None,
             restarted: None,
+            submitted_at: None,
             seen: Seen::default(),
             waiting: false,
             publication: Publication::default(),
@@ -180,6 +182,7 @@ impl Agent {
         let trouble = made.and_then(|()| self.judge()).err();
         let told = self.tell(trouble.as_ref()).await;
         self.was_ready |= told.is_ok() && self.seen.serving;
+        self.submit().await;
         match trouble {
             Some(trouble) => Err(trouble),
             None => told,
