@@ -233,7 +233,7 @@ impl Agent {
 }
 
 /// Whether the context, and what the controller has said, can be used; what is wrong is told at OneGate too. Nothing is started.
-pub async fn check(place: Place, sources: Sources) -> Result<(), Trouble> {
+pub async fn check(place: Place, sources: Sources) -> Result<Settings, Trouble> {
     let failed = |error: io::Error| Trouble::new(Code::PreflightFailed, error.to_string());
     let resolve = Resolve::GiveUp { limit: Duration::ZERO };
     let mut agent = Agent::new(place, sources, Supervisor::Direct(Direct::default()), resolve).map_err(failed)?;
@@ -242,7 +242,8 @@ pub async fn check(place: Place, sources: Sources) -> Result<(), Trouble> {
         // Where a running agent tells of the rest, this is all that is said from here.
         let _ = tokio::time::timeout(FAREWELL, agent.tell_trouble(trouble)).await;
     }
-    looked
+    looked?;
+    Ok(agent.settings.expect("a look that succeeds has read them"))
 }
 
 /// A key that no SuperLink knows: who asks with it is understood and refused.

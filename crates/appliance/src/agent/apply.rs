@@ -28,8 +28,9 @@ impl Agent {
         let settings = self.settings.clone().expect("they were just read");
         self.lay_out(&settings)?;
         let (around, standing) = self.surroundings(&settings).await?;
-        let recipe = recipe::recipe(&settings, &around, &self.place)?;
-        if self.place.is_machine() {
+        let mut recipe = recipe::recipe(&settings, &around, &self.place)?;
+        recipe.programs.retain(|program| !program.is_optional || program.path.exists());
+        if self.place.is_machine() && self.in_force.as_ref() != Some(&settings) {
             network::apply(&network::routes(&settings.common.routes)).await?;
         }
         if let RoleSettings::Gateway(gateway) = &settings.role {
@@ -121,6 +122,10 @@ impl Agent {
             return Ok(());
         }
         self.waiting = false;
+        if self.in_force.is_none() && change == Change::Nothing {
+            // They came back with the VM, before us; the rules did not.
+            self.close_up(settings, &recipe).await?;
+        }
         if change != Change::Nothing {
             // Who is about to be ended does not serve: that is said before.
             if change == Change::Restart {
