@@ -82,6 +82,8 @@ pub struct Agent {
     script_looked: Option<(Instant, bool)>,
     restarted: Option<String>,
     submitted_at: Option<Instant>,
+    /// When a SuperLink last answered as it answers nodes, and which start of it.
+    asked_fleet: Option<(Instant, Option<String>)>,
     seen: Seen,
     waiting: bool,
     publication: Publication,
@@ -141,6 +143,7 @@ impl Agent {
             script_looked: None,
             restarted: None,
             submitted_at: None,
+            asked_fleet: None,
             seen: Seen::default(),
             waiting: false,
             publication: Publication::default(),

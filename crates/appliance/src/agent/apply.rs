@@ -8,7 +8,7 @@ use crate::disk;
 use crate::facts;
 use crate::firewall;
 use crate::network;
-use crate::probe;
+use crate::probe::{self, Depth};
 use crate::readiness::{Of, Seen, Standing};
 use crate::recipe::{self, Probe, Recipe, Surroundings, flower_version, submission};
 use crate::settings::{Role, RoleSettings, Runtime, Settings, SuperLinkSettings};
@@ -19,6 +19,8 @@ use crate::trouble::{Code, Trouble};
 const CERTIFICATES: Duration = Duration::from_secs(30);
 /// Before a run that could not be started is tried again.
 const SUBMIT_AGAIN: Duration = Duration::from_secs(30);
+/// Between two calls as a node makes them, of a program that answers other calls all the time.
+const FLEET: Duration = Duration::from_secs(600);
 const SCRIPT_INTERVAL: Duration = Duration::from_secs(10);
 const SCRIPT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -242,8 +244,13 @@ impl Agent {
         let Some(recipe) = self.recipe.clone() else { return Seen::default() };
         let sight = self.supervisor.sight(&recipe).await;
         self.failing = sight.failing;
-        let mut seen = probe::ask(&recipe.probe, &self.key).await;
+        let well = self.asked_fleet.as_ref().is_some_and(|(at, of)| at.elapsed() < FLEET && *of == sight.instance);
+        let depth = if well && self.seen.serving { Depth::Calls } else { Depth::Fleet };
+        let mut seen = probe::ask(&recipe.probe, depth, &self.key).await;
         seen.instance = sight.instance;
+        if depth == Depth::Fleet && seen.serving {
+            self.asked_fleet = Some((Instant::now(), seen.instance.clone()));
+        }
         // Something else may answer where ours has ended.
         seen.serving &= seen.instance.is_some() && self.script_agrees().await;
         seen
