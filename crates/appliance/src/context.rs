@@ -141,7 +141,8 @@ impl Values {
     }
 
     fn say(&mut self, name: &str, origin: Origin, value: Vec<u8>) {
-        if name.len() <= quoting::MAX_NAME_BYTES {
+        // Anything else is no variable of ours, and would be told as one.
+        if quoting::name(name.as_bytes()).is_some() {
             self.said.insert((name.to_ascii_uppercase(), origin), value);
         }
     }

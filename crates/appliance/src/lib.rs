@@ -1,12 +1,17 @@
 //! The agent in a virtual machine: context variables become a SuperLink, a SuperNode or a gateway, and what is told of it is true.
 
+pub mod agent;
 pub mod certificates;
 pub mod context;
+pub mod disc;
 pub mod discovery;
-mod disk;
+pub mod disk;
 pub mod facts;
 pub mod firewall;
+pub mod machine;
+pub mod network;
 pub mod place;
+pub mod probe;
 pub mod problem;
 mod read;
 pub mod readiness;
@@ -15,7 +20,10 @@ mod reference;
 pub mod settings;
 pub mod shards;
 pub mod shell;
+pub mod sources;
 pub mod state;
+pub mod status;
+pub mod supervisor;
 pub mod trouble;
 pub mod variables;
 

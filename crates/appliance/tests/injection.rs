@@ -105,6 +105,18 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![prop::collection::vec(any::<u8>(), 0..300), hostile().prop_map(String::into_bytes)]
 }
 
+/// Found by the fuzz target: names of assignments and of the environment are no better than values.
+#[test]
+fn a_name_that_is_none_is_told_nowhere() {
+    let mut values = Values::default();
+    let settings =
+        [("FL_NUM\u{0}ROUNDS".to_owned(), "3".to_owned()), ("FL_X\nREADY=YES".to_owned(), "3".to_owned())].into();
+    values.add_assignment(&Assignment { part: "p".into(), generation: "1".into(), settings });
+    values.add_environment([("FL_Y\u{1b}[2J".into(), "3".into())]);
+    let (_, warnings) = read(&values, Role::SuperLink).expect("they are no variables");
+    assert_eq!(warnings, Vec::new());
+}
+
 #[test]
 fn long_values_are_read_and_longer_ones_refused() {
     let config: Vec<String> = (0..200).map(|n| format!("key-{n}={}", "x".repeat(320))).collect();

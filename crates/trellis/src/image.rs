@@ -1,13 +1,59 @@
-//! `trellis image`: disk images of the appliances.
+//! `trellis image`: from arguments to `trellis_image`, and from its answers to text, JSON and exit codes.
+
+mod build;
+mod disc;
+mod verify;
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand, ValueEnum};
+use trellis_image::recipe::Role;
+
+const AFTER_HELP: &str = "\
+Examples:
+  trellis image build superlink --output images
+  trellis image build supernode --framework sklearn --output images
+  trellis image verify images/trellis-superlink.qcow2
+";
 
 /// Build and verify disk images of the appliances
 #[derive(Debug, Args)]
-pub struct ImageArgs {}
+#[command(after_help = AFTER_HELP)]
+pub struct ImageArgs {
+    #[command(subcommand)]
+    command: ImageCommand,
+}
 
-pub fn run(_: &ImageArgs) -> ExitCode {
-    ExitCode::FAILURE
+#[derive(Debug, Subcommand)]
+enum ImageCommand {
+    Build(build::BuildArgs),
+    Verify(verify::VerifyArgs),
+    Disc(disc::DiscArgs),
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum RoleName {
+    Superlink,
+    Supernode,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Role {
+        match name {
+            RoleName::Superlink => Role::Superlink,
+            RoleName::Supernode => Role::Supernode,
+        }
+    }
+}
+
+pub fn run(args: &ImageArgs) -> ExitCode {
+    let (called, done) = match &args.command {
+        ImageCommand::Build(args) => ("trellis image build", build::run(args)),
+        ImageCommand::Verify(args) => ("trellis image verify", verify::run(args)),
+        ImageCommand::Disc(args) => ("trellis image disc", disc::run(args)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => trouble.tell(called),
+    }
 }

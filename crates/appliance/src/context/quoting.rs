@@ -4,7 +4,7 @@
 use crate::problem::Problem;
 
 /// A longer name is none of a variable.
-pub const MAX_NAME_BYTES: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 type Pair = (String, Vec<u8>);
 type Pairs = Vec<Pair>;
@@ -143,7 +143,7 @@ fn after_line(text: &[u8]) -> &[u8] {
     text.iter().position(|byte| *byte == b'\n').map_or(&[], |end| &text[end + 1..])
 }
 
-fn name(bytes: &[u8]) -> Option<String> {
+pub fn name(bytes: &[u8]) -> Option<String> {
     let (first, rest) = bytes.split_first()?;
     let good = bytes.len() <= MAX_NAME_BYTES
         && (first.is_ascii_alphabetic() || *first == b'_')

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use super::{
     Calls, NODE_CONFIG, Probe, Program, RUN_DEFAULTS, Recipe, Surroundings, coordinator, level, named, node_config,
-    reached,
+    reached, submission,
 };
 use crate::place::Place;
 use crate::settings::{Common, Isolation, Limit, Role, SuperLinkSettings, SuperNodeSettings, Training};
@@ -55,7 +56,10 @@ pub fn superlink(common: &Common, link: &SuperLinkSettings, around: &Surrounding
         program = program.flag("--metrics-address", SocketAddr::new(link.fleet.ip(), port));
     }
     if let Some(checkpoints) = &link.training.checkpoints {
-        let models = place.named(&checkpoints.directory);
+        let models = match Path::new(&checkpoints.directory).is_absolute() {
+            true => place.named(&checkpoints.directory),
+            false => state.join(&checkpoints.directory),
+        };
         program = program.file("--models-dir", &models);
         directories.push(models);
     }
@@ -65,9 +69,15 @@ pub fn superlink(common: &Common, link: &SuperLinkSettings, around: &Surrounding
         program = program.file("--run-defaults", &path);
         files.insert(path, defaults);
     }
+    let mut token = state.join(ADMIN_TOKEN);
+    if let Some(chosen) = &link.admin_token {
+        token = place.etc().join(ADMIN_TOKEN);
+        program = program.file("--admin-token-file", &token);
+        files.insert(token.clone(), format!("{chosen}\n"));
+    }
     let program = shared(program, common, around, place);
     let accounts = !(link.http.ip().is_loopback() && link.control.ip().is_loopback());
-    let calls = Calls { address: reached(link.http), http: true, token: accounts.then(|| state.join(ADMIN_TOKEN)) };
+    let calls = Calls { address: reached(link.http), http: true, token: accounts.then_some(token) };
     let probe = Probe::SuperLink { fleet: reached(link.fleet), http: false, trust, calls: Some(calls) };
     let listens = vec![link.fleet, link.control, link.http];
     Recipe { files, directories, programs: vec![program], probe, listens }
@@ -75,8 +85,7 @@ pub fn superlink(common: &Common, link: &SuperLinkSettings, around: &Surrounding
 
 /// The defaults of all runs: what somebody set. What nobody did is the app's own business.
 fn run_defaults(training: &Training) -> Option<String> {
-    let said = training.config.iter().filter(|(key, _)| training.said.contains(key));
-    let table: toml::Table = said.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let table: toml::Table = submission::said(training).map(|(key, value)| (key.to_owned(), value.clone())).collect();
     (!table.is_empty()).then(|| toml::to_string(&table).expect("a table of plain values is TOML"))
 }
 

@@ -1,0 +1,117 @@
+//! The first half of a pass: what the context and the controller say, and what the machine has.
+
+use std::time::{Duration, Instant};
+
+use trellis_one::gate::GateError;
+use trellis_one::keys::{self, Assignment};
+
+use super::{Agent, Wishes, now_s};
+use crate::facts;
+use crate::trouble::{Code, Trouble};
+
+/// Between two looks at what the controller says.
+const GATE_INTERVAL: Duration = Duration::from_secs(4);
+/// A token that is refused so often in a row is the wrong one.
+const REFUSALS: u32 = 3;
+
+impl Agent {
+    /// Settings that are good, or why there are none. Those in force stay so meanwhile.
+    pub(super) async fn look(&mut self) -> Result<(), Trouble> {
+        let stamp = self.sources.stamp();
+        let context_changed = self.stamp.as_ref() != Some(&stamp);
+        if context_changed {
+            self.values = self.sources.read();
+            self.stamp = Some(stamp);
+            self.gate = self.sources.gate(&self.values).inspect_err(|_| self.stamp = None)?;
+            self.gate_looked = None;
+        }
+        let before = self.wishes.assignment.clone();
+        let asked = self.ask_gate().await;
+        let assignment_changed = before != self.wishes.assignment;
+        if context_changed || assignment_changed || self.settings.is_none() {
+            // Nothing is begun by what may be half of the truth: a controller's word may be waiting at OneGate.
+            if self.settings.is_none() && self.memory.settings.is_none() {
+                asked?;
+            }
+            self.read_settings().inspect_err(|_| self.stamp = None)?;
+        }
+        self.facts = facts::look(&self.place);
+        let settings = self.settings.as_ref().expect("they were read above");
+        if !self.was_ready {
+            facts::skew(settings.common.tls, self.gate.as_ref().and_then(|gate| gate.date()).as_deref(), now_s())?;
+        }
+        facts::preflight(settings, &self.facts)
+    }
+
+    async fn ask_gate(&mut self) -> Result<(), Trouble> {
+        let Some(gate) = &self.gate else { return Ok(()) };
+        if self.gate_looked.is_some_and(|at| at.elapsed() < GATE_INTERVAL) {
+            return Ok(());
+        }
+        match gate.vm().await {
+            Ok(vm) => {
+                self.gate_looked = Some(Instant::now());
+                self.gate_refusals = 0;
+                let said = |key: &str| vm.attribute(key).map(str::to_owned);
+                self.wishes = Wishes {
+                    assignment: said(keys::TRELLIS_ASSIGNMENT),
+                    drain: said(keys::TRELLIS_DRAIN).as_deref() == Some("YES"),
+                    restart: said(keys::TRELLIS_RESTART),
+                };
+                self.publication.found(&vm.attributes);
+                Ok(())
+            }
+            Err(error) => Err(self.gate_trouble(&error)),
+        }
+    }
+
+    /// One refusal may be OneGate's own trouble; several are ours.
+    pub(super) fn gate_trouble(&mut self, error: &GateError) -> Trouble {
+        let refused = matches!(error, GateError::Unauthorised | GateError::Refused { status: 403, .. });
+        self.gate_refusals = if refused { self.gate_refusals + 1 } else { 0 };
+        let code = match self.gate_refusals >= REFUSALS {
+            true => Code::OnegateUnauthorised,
+            false => Code::OnegateUnreachable,
+        };
+        Trouble::new(code, explained(error))
+    }
+
+    fn read_settings(&mut self) -> Result<(), Trouble> {
+        let mut values = self.values.clone();
+        let wrong = |what: String| Trouble::new(Code::ConfigValidationFailed, what);
+        if let Some(text) = &self.wishes.assignment {
+            values.add_assignment(&Assignment::from_attribute(text).map_err(wrong)?);
+        }
+        let (settings, warnings) = crate::read(&values, self.sources.role()).map_err(|problems| {
+            let all: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
+            wrong(all.join("; "))
+        })?;
+        if self.settings.as_ref() != Some(&settings) {
+            for warning in warnings {
+                tracing::warn!("{warning}");
+            }
+        }
+        self.memory.settings = Some(settings.clone());
+        self.memory.assignment.clone_from(&self.wishes.assignment);
+        self.settings = Some(settings);
+        self.remember();
+        Ok(())
+    }
+
+    pub(super) fn remember(&self) {
+        if let Err(error) = self.memory.write(&self.place.memory()) {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+/// With everything that is behind it.
+pub(super) fn explained(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}

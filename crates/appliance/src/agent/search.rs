@@ -1,0 +1,239 @@
+//! How the agent of a node finds its SuperLink and keeps finding it; and how that of a SuperLink keeps the table of shards.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use trellis_client::{Join, NodeKey, Patience, Security, SuperLink, Target, Trust};
+use trellis_one::gate::{GateError, VmSnapshot};
+
+use super::Agent;
+use super::look::explained;
+use crate::discovery::{self, Coordinator, Look, Missing, Next, Search, Wanted};
+use crate::settings::{Common, Role, Runtime, SuperNodeSettings};
+use crate::trouble::{Code, Trouble};
+
+/// A SuperLink that was found is looked at again: it may have moved.
+const WATCH: Duration = Duration::from_secs(15);
+/// While the node is not connected, sooner.
+const WORRY: Duration = Duration::from_secs(4);
+const SHARDS: Duration = Duration::from_secs(3);
+const JOIN_CONNECT: Duration = Duration::from_secs(5);
+const JOIN_ANSWER: Duration = Duration::from_secs(10);
+const HTTP_PORT: u16 = 8000;
+const SUPERLINK: &str = "superlink";
+const SUPERNODE: &str = "supernode";
+
+/// The search for a SuperLink, or the watch over one.
+#[derive(Debug, Default)]
+pub struct Joining {
+    search: Option<(Search, Instant)>,
+    look_at: Option<Instant>,
+    /// Why the last look was not enough.
+    trouble: Option<Trouble>,
+    found: Option<Coordinator>,
+    /// The VM of the SuperLink, once it was seen.
+    vm: Option<u32>,
+    joined: bool,
+}
+
+impl Agent {
+    /// Whom the node joins.
+    pub(super) async fn coordinator(
+        &mut self,
+        common: &Common,
+        node: &SuperNodeSettings,
+    ) -> Result<Coordinator, Trouble> {
+        if let Some(endpoint) = node.coordinator.clone() {
+            let trust = match (&node.trust, common.tls) {
+                (Some(trust), true) => Some(trust.clone()),
+                (None, true) => self.published_trust().await,
+                _ => None,
+            };
+            let (version, http, shard) = (None, None, None);
+            return Ok(Coordinator { endpoint, trust, version, http, shard });
+        }
+        if self.gate.is_none() {
+            let what = "FL_SUPERLINK_ADDRESS is not said, and there is no OneGate to find the SuperLink with";
+            return Err(Trouble::new(Code::NoToken, what));
+        }
+        let is_due = self.joining.look_at.is_none_or(|at| at <= Instant::now());
+        if is_due {
+            let look = self.seek(common, node).await;
+            self.take(look, node)?;
+        }
+        match (&self.joining.found, &self.joining.trouble) {
+            (Some(found), _) => Ok(found.clone()),
+            (None, Some(trouble)) => Err(trouble.clone()),
+            (None, None) => Err(Trouble::new(Code::DiscoveryTimeout, "no SuperLink was found yet")),
+        }
+    }
+
+    /// What a look means: it is taken, waited for, or given up.
+    fn take(&mut self, look: Look, node: &SuperNodeSettings) -> Result<(), Trouble> {
+        let is_worried = !self.seen.serving;
+        let joining = &mut self.joining;
+        if let (Some(_), false) = (&joining.found, matches!(look, Look::Found(_))) {
+            // It is not there just now; the node waits for it where it was.
+            joining.look_at = Some(Instant::now() + if is_worried { WORRY } else { WATCH });
+            return Ok(());
+        }
+        let (search, began) = joining.search.get_or_insert_with(|| (Search::new(node.backoff, None), Instant::now()));
+        match search.next(look, began.elapsed(), chance()) {
+            Next::Join(found) => {
+                joining.look_at = Some(Instant::now() + if is_worried { WORRY } else { WATCH });
+                joining.search = None;
+                joining.trouble = None;
+                if joining.found.as_ref() != Some(&found) {
+                    tracing::info!(endpoint = %found.endpoint, "the SuperLink is found");
+                    joining.joined = false;
+                    joining.found = Some(found.clone());
+                    self.memory.coordinator = Some(found);
+                    self.remember();
+                }
+                Ok(())
+            }
+            Next::AgainAfter(pause, trouble) => {
+                joining.look_at = Some(Instant::now() + pause);
+                joining.trouble = Some(trouble);
+                Ok(())
+            }
+            Next::GiveUp(trouble) => {
+                joining.search = None;
+                joining.look_at = None;
+                Err(trouble)
+            }
+        }
+    }
+
+    async fn seek(&mut self, common: &Common, node: &SuperNodeSettings) -> Look {
+        let Some(gate) = &self.gate else { return Look::Missing(Missing::NoSuperLink) };
+        let names_shard = node.node_config.contains_key("partition-id");
+        let wanted = Wanted {
+            vm: gate.vm_id().into(),
+            tls: common.tls,
+            trust: node.trust.clone(),
+            official: match common.runtime {
+                Runtime::Trellis => None,
+                Runtime::Flower { .. } => common.flower_version.clone(),
+            },
+            shard: common.part.is_none() && !names_shard,
+        };
+        let vm = match self.superlink_vm().await {
+            Ok(Some(vm)) => vm,
+            Ok(None) => return Look::Missing(Missing::NoSuperLink),
+            Err(GateError::Unauthorised) => return Look::Unauthorised(GateError::Unauthorised.to_string()),
+            Err(error) if error.may_pass() => return Look::Unreachable(explained(&error)),
+            // OneGate answers, and shows us no SuperLink: it is of another service, or we are of none.
+            Err(_) => return Look::Missing(Missing::NoSuperLink),
+        };
+        let waited = self.joining.search.as_ref().map(|(_, began)| began.elapsed()).unwrap_or_default();
+        match discovery::read(&vm.attributes, &wanted) {
+            // Somebody may keep the table who does not know us: a node without a shard is better than none.
+            Err(Missing::Shard) if !Search::waits_for_shard(waited) => {
+                let found = discovery::read(&vm.attributes, &Wanted { shard: false, ..wanted });
+                found.map_or_else(Look::Missing, Look::Found)
+            }
+            found => found.map_or_else(Look::Missing, Look::Found),
+        }
+    }
+
+    /// The SuperLink's VM as it is now: asked by itself, since a service's view of its VMs may be old.
+    async fn superlink_vm(&mut self) -> Result<Option<VmSnapshot>, GateError> {
+        let Some(gate) = &self.gate else { return Ok(None) };
+        if let Some(id) = self.joining.vm {
+            match gate.vm_of_service(id).await {
+                Ok(vm) => return Ok(Some(vm)),
+                Err(error) if error.may_pass() => return Err(error),
+                // It is another VM now.
+                Err(_) => self.joining.vm = None,
+            }
+        }
+        let service = gate.service().await?;
+        let Some(node) = service.role(SUPERLINK).and_then(|role| role.nodes.first()) else { return Ok(None) };
+        self.joining.vm = Some(node.deploy_id);
+        gate.vm_of_service(node.deploy_id).await.map(Some)
+    }
+
+    /// Of a SuperLink that is named by its address: an authority that its VM has told, if it is of our service.
+    async fn published_trust(&mut self) -> Option<String> {
+        if let Some(found) = self.memory.coordinator.as_ref().filter(|_| self.recipe.is_some()) {
+            return found.trust.clone();
+        }
+        let vm = self.superlink_vm().await.ok().flatten()?;
+        let wanted = Wanted { vm: 0, tls: true, trust: None, official: None, shard: false };
+        discovery::read(&vm.attributes, &wanted).ok()?.trust
+    }
+
+    /// With node authentication: makes the node's key known, once for each SuperLink.
+    pub(super) async fn join(
+        &mut self,
+        node: &SuperNodeSettings,
+        found: &Coordinator,
+    ) -> Result<Option<std::path::PathBuf>, Trouble> {
+        let Some(token) = &node.join_token else { return Ok(None) };
+        let path = self.place.service(Role::SuperNode).join("joined.key");
+        if self.joining.joined {
+            return Ok(Some(path));
+        }
+        let failed = |what: String| Trouble::new(Code::HealthCheckTimeout, format!("the node cannot join: {what}"));
+        let key = match NodeKey::read(&path).map_err(|error| failed(explained(&error)))? {
+            Some(key) => key,
+            None => NodeKey::generate(&path, "appliance").map_err(|error| failed(explained(&error)))?,
+        };
+        crate::disk::give_all(&path, self.owner).map_err(|error| failed(error.to_string()))?;
+        let superlink = self.calls(found).map_err(failed)?;
+        let name = self.name();
+        let call = Join { token: token.clone(), public_key: key.public_pem(), name, location: String::new() };
+        superlink.call_as_node(&call, &key).await.map_err(|error| failed(explained(&error)))?;
+        self.joining.joined = true;
+        Ok(Some(path))
+    }
+
+    fn calls(&self, found: &Coordinator) -> Result<SuperLink, String> {
+        let host = found.endpoint.rsplit_once(':').map_or(found.endpoint.as_str(), |(host, _)| host);
+        let (host, port) = match found.http.as_ref().and_then(|text| text.rsplit_once(':')) {
+            Some((host, port)) => (host, port.parse().unwrap_or(HTTP_PORT)),
+            None => (host, HTTP_PORT),
+        };
+        let security = match &found.trust {
+            None => Security::Plaintext,
+            Some(_) => Security::Tls(Trust::bundle(&self.place.trust()).map_err(|error| error.to_string())?),
+        };
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let patience = Patience { connect: JOIN_CONNECT, answer: JOIN_ANSWER, retries: Vec::new() };
+        Ok(SuperLink::new(Target { host, port, security, token: None }).with_patience(patience))
+    }
+
+    /// What the node is called: its part, or its VM.
+    pub(super) fn name(&self) -> String {
+        let part = self.settings.as_ref().and_then(|settings| settings.common.part.as_ref());
+        let part = part.and_then(|part| part.rsplit('/').next()).map(str::to_owned);
+        let vm = || self.gate.as_ref().map(|gate| format!("vm-{}", gate.vm_id()));
+        part.or_else(vm).unwrap_or_else(|| "node".to_owned())
+    }
+
+    /// Of a SuperLink: who its nodes are, where no controller says it.
+    pub(super) async fn follow_shards(&mut self) {
+        let Some(gate) = &self.gate else { return };
+        if self.shards_looked.is_some_and(|at| at.elapsed() < SHARDS) {
+            return;
+        }
+        self.shards_looked = Some(Instant::now());
+        // A service that cannot be asked has the nodes it had.
+        let Ok(service) = gate.service().await else { return };
+        let roles = service.roles.iter().filter(|role| role.name.starts_with(SUPERNODE));
+        let nodes: BTreeSet<u64> = roles.flat_map(|role| &role.nodes).map(|node| node.deploy_id.into()).collect();
+        self.shards.follow(&nodes);
+        let text = Some(self.shards.to_attribute());
+        if self.memory.shards != text {
+            self.memory.shards = text;
+            self.remember();
+        }
+    }
+}
+
+/// Between 0 and 1.
+fn chance() -> f64 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
+    f64::from(nanos % 1000) / 1000.0
+}

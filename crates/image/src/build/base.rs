@@ -1,0 +1,83 @@
+//! The system below the appliance: Debian by debootstrap, kept for the next build, or a tree or image that was given.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{BuildError, LONG, SHORT, Site, file};
+use crate::metadata::sha256_text;
+use crate::tools::{self, Tool};
+
+#[derive(Debug, Clone)]
+pub enum Base {
+    /// Packages of a mirror.
+    Mirror(String),
+    /// A tree in a tar archive; it must have the packages already.
+    Archive(PathBuf),
+}
+
+impl Base {
+    pub(super) fn tools(&self) -> Vec<Tool> {
+        match self {
+            Base::Mirror(_) => vec![tools::BOOTSTRAP],
+            Base::Archive(_) => Vec::new(),
+        }
+    }
+
+    pub(super) fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Base::Mirror(_) => None,
+            Base::Archive(path) => Some(path),
+        }
+    }
+}
+
+pub(super) fn unpack(site: &Site) -> Result<(), BuildError> {
+    let archive = match &site.order.base {
+        Base::Archive(path) => path.clone(),
+        Base::Mirror(mirror) => bootstrapped(site, mirror)?,
+    };
+    fs::create_dir_all(&site.tree).map_err(file(&site.tree))?;
+    let words =
+        ["--extract", "--preserve-permissions", "--numeric-owner", "--same-owner", "--xattrs", "--xattrs-include=*"];
+    let words = words.map(std::ffi::OsString::from).into_iter();
+    let places = [format!("--file={}", archive.display()), format!("--directory={}", site.tree.display())];
+    site.run("tar", SHORT).args(words.chain(places.map(Into::into))).finish()?;
+    Ok(())
+}
+
+/// The archive of a tree with the recipe's packages; made once for the same packages of the same mirror.
+fn bootstrapped(site: &Site, mirror: &str) -> Result<PathBuf, BuildError> {
+    let (recipe, epoch) = (&site.order.recipe, site.order.epoch);
+    let packages = recipe.packages().join(",");
+    let key = sha256_text(&format!("1 {} {mirror} {packages} {epoch}", recipe.suite));
+    let archive = site.order.cache.join(format!("base-{}.tar", &key[..16]));
+    if archive.is_file() {
+        return Ok(archive);
+    }
+    let tree = site.scratch.join("base");
+    let words = ["--variant=minbase".to_owned(), format!("--include={packages}"), recipe.suite.clone()];
+    let words = words.into_iter().chain([tree.display().to_string(), mirror.to_owned()]);
+    site.run("debootstrap", LONG).args(words).env("DEBIAN_FRONTEND", "noninteractive").finish()?;
+    for leftover in ["var/cache/apt/archives", "var/lib/apt/lists"] {
+        empty(&tree.join(leftover))?;
+    }
+    let draft = site.order.cache.join(format!(".base-{}-{}", &key[..16], std::process::id()));
+    let words = ["--create", "--sort=name", "--numeric-owner", "--xattrs", "--one-file-system"].map(String::from);
+    let places = [format!("--file={}", draft.display()), format!("--directory={}", tree.display()), ".".to_owned()];
+    site.run("tar", SHORT).args(words.into_iter().chain(places)).finish()?;
+    fs::rename(&draft, &archive).map_err(file(&archive))?;
+    fs::remove_dir_all(&tree).map_err(file(&tree))?;
+    Ok(archive)
+}
+
+/// Takes away what is in a directory; one that is not there has nothing.
+pub(super) fn empty(directory: &Path) -> Result<(), BuildError> {
+    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
+    for entry in entries {
+        let path = entry.map_err(file(directory))?.path();
+        let is_directory = path.symlink_metadata().map_err(file(&path))?.is_dir();
+        let removed = if is_directory { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        removed.map_err(file(&path))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! A framework in an environment of its own. Packages are fetched here, with this machine's settings of pip, and installed
+//! there without a network.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use super::{BuildError, LONG, Site, base, file};
+use crate::metadata::sha256_text;
+use crate::recipe::VENV;
+
+/// Of Debian 12.
+const PYTHON: &str = "3.11";
+/// Wheels that run there, newest first.
+const PLATFORMS: [&str; 5] = [
+    "manylinux_2_36_x86_64",
+    "manylinux_2_28_x86_64",
+    "manylinux_2_17_x86_64",
+    "manylinux2014_x86_64",
+    "manylinux1_x86_64",
+];
+const WHEELS: &str = "tmp/wheels";
+
+pub(super) fn install(site: &Site) -> Result<(), BuildError> {
+    let wheels = fetched(site)?;
+    let inside = site.tree.join(WHEELS);
+    fs::create_dir_all(&inside).map_err(file(&inside))?;
+    for entry in fs::read_dir(&wheels).map_err(file(&wheels))? {
+        let entry = entry.map_err(file(&wheels))?;
+        let place = inside.join(entry.file_name());
+        fs::copy(entry.path(), &place).map_err(file(&place))?;
+    }
+    let venv = format!("/{VENV}");
+    chroot(site, &["python3", "-m", "venv", &venv])?;
+    let pip = format!("{venv}/bin/pip");
+    let requirements = site.order.recipe.requirements();
+    let mut words: Vec<&str> = vec![&pip, "install", "--no-index", "--no-compile", "--no-cache-dir"];
+    words.extend(["--root-user-action=ignore", "--disable-pip-version-check", "--find-links", "/tmp/wheels"]);
+    words.extend(requirements.iter().map(String::as_str));
+    chroot(site, &words)?;
+    // Checked neither by time nor by content: nobody writes there, and times in the image are not those of the files here.
+    let python = format!("{venv}/bin/python");
+    chroot(
+        site,
+        &[
+            &python,
+            "-m",
+            "compileall",
+            "-q",
+            "-j",
+            "1",
+            "--invalidation-mode",
+            "unchecked-hash",
+            &format!("{venv}/lib"),
+        ],
+    )
+    .or_else(|_| Ok::<(), BuildError>(()))?;
+    base::empty(&inside)
+}
+
+/// A directory of wheels; made once for the same requirements.
+fn fetched(site: &Site) -> Result<PathBuf, BuildError> {
+    let requirements = site.order.recipe.requirements();
+    let key = sha256_text(&format!("1 {PYTHON} {}", requirements.join(" ")));
+    let place = site.order.cache.join(format!("wheels-{}", &key[..16]));
+    if place.is_dir() {
+        return Ok(place);
+    }
+    let draft = tempfile::Builder::new().prefix(".wheels-").tempdir_in(&site.order.cache).map_err(file(&place))?;
+    let mut words: Vec<OsString> =
+        ["download", "--only-binary=:all:", "--python-version", PYTHON].map(Into::into).to_vec();
+    words.extend(PLATFORMS.iter().flat_map(|platform| ["--platform".into(), OsString::from(platform)]));
+    words.extend(["--dest".into(), draft.path().as_os_str().to_owned()]);
+    words.extend(requirements.iter().map(OsString::from));
+    site.run("pip3", LONG).args(words).finish()?;
+    fs::rename(draft.keep(), &place).map_err(file(&place))?;
+    Ok(place)
+}
+
+fn chroot(site: &Site, words: &[&str]) -> Result<(), BuildError> {
+    let tree = site.tree.as_os_str().to_owned();
+    let run = site.run("chroot", LONG).args([tree].into_iter().chain(words.iter().map(OsString::from)));
+    run.env("PYTHONHASHSEED", "0").env("HOME", "/tmp").env("PIP_NO_INPUT", "1").finish()?;
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! `trellis appliance machine`: finds the disc with the context and makes the machine what it says, before its network is up.
+//! What the context means is `trellis_appliance::machine`'s.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use trellis_appliance::context::Values;
+use trellis_appliance::disc;
+use trellis_appliance::machine::{File, machine};
+
+use crate::remote::{Trouble, explain, print, remark};
+
+const CALLED: &str = "trellis appliance machine";
+/// A disc that is not seen by then is not there.
+const DISC_LIMIT: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Drives that a hypervisor may put it into.
+const DRIVES: [&str; 5] = ["sr", "vd", "sd", "hd", "xvd"];
+
+/// Set up network, name and keys of this machine from its context, where no context package does
+#[derive(Debug, Args)]
+pub struct MachineArgs {
+    /// The directory that is the machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// The disc, in place of the first drive that has one
+    #[arg(long, value_name = "FILE")]
+    disc: Option<PathBuf>,
+}
+
+pub fn run(args: &MachineArgs) -> ExitCode {
+    match set_up(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => trouble.tell(CALLED),
+    }
+}
+
+fn set_up(args: &MachineArgs) -> Result<(), Trouble> {
+    let found = match &args.disc {
+        Some(path) => read(path)?,
+        None => search(),
+    };
+    let Some(files) = found else {
+        print("no disc with a context: the machine stays as it is\n");
+        return Ok(());
+    };
+    let Some(context) = files.get("context.sh") else {
+        return Err(Trouble::failed("the disc has no context.sh", Some("give the machine a context: CONTEXT=[...]")));
+    };
+    let mut values = Values::default();
+    values.add_context_sh(context);
+    let machine = machine(&values, context, files.get("token.txt").map(Vec::as_slice));
+    machine.problems.iter().for_each(|problem| remark(&problem.to_string()));
+    for file in &machine.files {
+        put(&args.root, file).map_err(|error| Trouble::failed(format!("/{}: {error}", file.path), None))?;
+    }
+    if let Some(name) = machine.hostname.filter(|_| args.root == Path::new("/")) {
+        let kernel = "/proc/sys/kernel/hostname";
+        fs::write(kernel, name).map_err(|error| Trouble::failed(format!("{kernel}: {error}"), None))?;
+    }
+    Ok(())
+}
+
+/// Drives appear while a machine starts: they are looked at until one has the disc, or the time is over.
+fn search() -> Option<BTreeMap<String, Vec<u8>>> {
+    let deadline = Instant::now() + DISC_LIMIT;
+    loop {
+        // A drive without a disc, or with a damaged one, is not the one; an other may be.
+        if let Some(files) = drives().iter().find_map(|drive| read(drive).ok().flatten()) {
+            return Some(files);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        sleep(LOOK_EVERY);
+    }
+}
+
+fn drives() -> Vec<PathBuf> {
+    let names = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut drives: Vec<_> = names.filter(|name| DRIVES.iter().any(|kind| name.starts_with(kind))).collect();
+    drives.sort_by_key(|name| (!name.starts_with("sr"), name.clone()));
+    drives.into_iter().map(|name| Path::new("/dev").join(name)).collect()
+}
+
+fn read(path: &Path) -> Result<Option<BTreeMap<String, Vec<u8>>>, Trouble> {
+    let at = |error: io::Error| Trouble::failed(format!("{}: {error}", path.display()), None);
+    let mut opened = fs::File::open(path).map_err(at)?;
+    disc::read(&mut opened).map_err(|error| Trouble::failed(format!("{}: {}", path.display(), explain(&error)), None))
+}
+
+/// Whole or not at all.
+fn put(root: &Path, file: &File) -> io::Result<()> {
+    let path = root.join(&file.path);
+    if let Some(parent) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
+    }
+    let draft = path.with_extension("draft");
+    let mut opened = OpenOptions::new().write(true).create(true).truncate(true).mode(file.mode).open(&draft)?;
+    opened.write_all(&file.content)?;
+    opened.sync_all()?;
+    fs::rename(&draft, &path)
+}

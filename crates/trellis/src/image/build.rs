@@ -1,0 +1,153 @@
+//! `trellis image build`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use trellis_appliance::settings as appliance;
+use trellis_appliance::shell::appliance_sh;
+use trellis_image::build::{Base, Order, build};
+use trellis_image::metadata;
+use trellis_image::recipe::{Framework, Recipe};
+
+use super::RoleName;
+use crate::remote::{OutputArgs, Trouble, explain, print, remark};
+
+const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
+/// The first of January 2026: images of one release are the same bytes on every day.
+const DEFAULT_EPOCH: i64 = 1_767_225_600;
+
+/// Build a disk image (QCOW2) of an appliance, with a record of its contents and its entry for a marketplace
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    role: RoleName,
+    /// Packages for apps in Python, in an environment of their own; native apps need none
+    #[arg(long, value_enum, default_value = "none")]
+    framework: FrameworkName,
+    /// A node with as little as it needs
+    #[arg(long)]
+    edge: bool,
+    /// A tar archive of a system to build on, in place of Debian's packages
+    #[arg(long, value_name = "ROOTFS.TAR")]
+    base: Option<PathBuf>,
+    /// Of Debian
+    #[arg(long, default_value = "bookworm")]
+    suite: String,
+    #[arg(long, value_name = "URL", default_value = DEFAULT_MIRROR)]
+    mirror: String,
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+    /// Of the disk, like 4G; machines with larger disks use all of theirs
+    #[arg(long, value_parser = bytes)]
+    size: Option<u64>,
+    /// The trellis that goes into the image, statically linked; this one if none is given
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    #[arg(long, value_name = "X.Y.Z", default_value = "1.42.0")]
+    flower_version: String,
+    /// Where packages are kept for the next build; below the output directory if none is given
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// OpenNebula's own context package, in place of the reader that is built in
+    #[arg(long, value_name = "FILE.deb")]
+    context_package: Option<PathBuf>,
+    /// Address of the directory in which images will be published, for the marketplace entry
+    #[arg(long, value_name = "URL")]
+    publish_at: Option<String>,
+    /// Seconds since 1970 that no time in the image is later than
+    #[arg(long, env = "SOURCE_DATE_EPOCH", default_value_t = DEFAULT_EPOCH, value_parser = clap::value_parser!(i64).range(0..))]
+    epoch: i64,
+    #[command(flatten)]
+    told: OutputArgs,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum FrameworkName {
+    None,
+    Pytorch,
+    Tensorflow,
+    Sklearn,
+}
+
+impl From<FrameworkName> for Framework {
+    fn from(name: FrameworkName) -> Framework {
+        match name {
+            FrameworkName::None => Framework::None,
+            FrameworkName::Pytorch => Framework::Pytorch,
+            FrameworkName::Tensorflow => Framework::Tensorflow,
+            FrameworkName::Sklearn => Framework::Sklearn,
+        }
+    }
+}
+
+pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
+    let program = match &args.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().map_err(|error| {
+            Trouble::failed(format!("this program does not find itself: {error}"), Some("give --program"))
+        })?,
+    };
+    let order = Order {
+        recipe: Recipe {
+            role: args.role.into(),
+            framework: args.framework.into(),
+            edge: args.edge,
+            suite: args.suite.clone(),
+            flower_version: args.flower_version.clone(),
+            disk_bytes: args.size,
+            context_package: args.context_package.is_some(),
+        },
+        base: args.base.clone().map_or_else(|| Base::Mirror(args.mirror.clone()), Base::Archive),
+        program,
+        context_package: args.context_package.clone(),
+        hook: appliance_sh(match args.role {
+            RoleName::Superlink => appliance::Role::SuperLink,
+            RoleName::Supernode => appliance::Role::SuperNode,
+        }),
+        output: args.output.clone(),
+        cache: args.cache.clone().unwrap_or_else(|| args.output.join(".cache")),
+        epoch: args.epoch,
+        publish_at: args.publish_at.clone(),
+    };
+    let built = build(&order, &|what| remark(&format!("{}: {what}", order.recipe)))
+        .map_err(|error| Trouble::failed(explain(&error), None))?;
+    let service = order.output.join("trellis-federation.yaml");
+    let text = metadata::service("trellis-superlink", "trellis-supernode");
+    std::fs::write(&service, text)
+        .map_err(|error| Trouble::failed(format!("{} cannot be written: {error}", service.display()), None))?;
+    args.told.print(&built.contents, || {
+        let contents = &built.contents;
+        print(&format!("{}\n", built.image.display()));
+        print(&format!("{} bytes, sha256 {}\n", contents.compressed_bytes, contents.sha256));
+    });
+    Ok(())
+}
+
+/// `4G`, `512M`, or bytes.
+fn bytes(text: &str) -> Result<u64, String> {
+    let (number, factor) = match text.strip_suffix(['G', 'g']) {
+        Some(number) => (number, 1 << 30),
+        None => text.strip_suffix(['M', 'm']).map_or((text, 1), |number| (number, 1 << 20)),
+    };
+    let whole = number.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    whole.ok_or_else(|| "write it like 4G or 2048M".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        let cases = [
+            ("4G", Some(4 << 30)),
+            ("512m", Some(512 << 20)),
+            ("77", Some(77)),
+            ("4T", None),
+            ("", None),
+            ("-1G", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(bytes(text).ok(), expected, "{text}");
+        }
+    }
+}
