@@ -13,6 +13,7 @@ mod driver;
 mod inventory;
 mod ledger;
 mod observed;
+mod orders;
 mod planner;
 mod report;
 mod resource;
@@ -30,9 +31,12 @@ pub use driver::{Call, Driver};
 pub use inventory::{Capabilities, Inventory};
 pub use ledger::{Applied, LEDGER_VERSION, Ledger, PoolMemory, Tries};
 pub use observed::{Addresses, Facts, Observation, Observed, Offer, Phase, Seen, Sighting};
+pub use orders::Orders;
 pub use planner::{Planned, Wanted, blueprints, plan};
 pub use report::{Weight, Why};
-pub use resource::{CoordinatorSpec, Desired, Generation, NodeKey, NodeSpec, Part, ResourceId, Spec};
+pub use resource::{
+    CoordinatorSpec, Desired, Generation, Keepalive, NodeKey, NodeSpec, Part, ResourceId, Spec, Tunnel, TunnelPeer,
+};
 pub use shards::ShardTable;
 pub use status::{Condition, CoordinatorStatus, NodeStatus, PoolStatus, SiteStatus, Status};
 pub use store::{Kept, Lease, Store, StoreError};
