@@ -1,0 +1,117 @@
+//! What is sent to change attributes of a VM, pure.
+//!
+//! OneGate rewrites what it gets before oned sees it: it puts quotes around what follows an equals sign, and closes them at
+//! every comma, bracket and backslash. Lines of `KEY=VALUE` survive that as long as values have none of these. Where one has,
+//! the whole update goes as XML in which everything that could be rewritten is a character reference: oned takes both, and
+//! OneGate finds nothing to rewrite. Lines are preferred because OneFlow notices `READY=YES` in them at once, and in XML only
+//! when it looks the next time.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// oned keeps an attribute of any length; this is what one update may carry.
+pub const LONGEST_UPDATE_BYTES: usize = 256 << 10;
+
+/// What OneGate does not let a VM change.
+const RESTRICTED: [&str; 3] = ["SCHED_REQUIREMENTS", "SERVICE_ID", "ROLE_NAME"];
+
+/// The body of one PUT for all of them, or everything that is wrong with them.
+pub fn render_update(attributes: &BTreeMap<String, String>) -> Result<String, Vec<String>> {
+    let problems: Vec<String> = attributes.iter().filter_map(|(key, value)| problem(key, value)).collect();
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let body = match attributes.values().all(|value| survives_as_line(value)) {
+        true => attributes.iter().fold(String::new(), |body, (key, value)| body + key + "=" + value + "\n"),
+        false => as_xml(attributes),
+    };
+    match body.len() <= LONGEST_UPDATE_BYTES {
+        true => Ok(body),
+        false => Err(vec![format!("the update has {} bytes, more than {LONGEST_UPDATE_BYTES}", body.len())]),
+    }
+}
+
+/// Letters, digits and underscores: what oned takes as the name of an attribute, and XML as that of an element.
+pub(super) fn is_key(key: &str) -> bool {
+    key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn problem(key: &str, value: &str) -> Option<String> {
+    if !is_key(key) {
+        return Some(format!("{key:?} is not the name of an attribute"));
+    }
+    if RESTRICTED.iter().any(|restricted| key.eq_ignore_ascii_case(restricted)) {
+        return Some(format!("a VM may not change its {key}"));
+    }
+    if value.chars().any(char::is_control) {
+        return Some(format!("the value of {key} has line breaks or control characters"));
+    }
+    None
+}
+
+fn survives_as_line(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii() && !b"\",[]\\".contains(&byte)) && value.trim() == value
+}
+
+fn as_xml(attributes: &BTreeMap<String, String>) -> String {
+    let mut xml = String::from("<TEMPLATE>");
+    for (key, value) in attributes {
+        let _ = write!(xml, "<{key}>");
+        for c in value.chars() {
+            match c.is_ascii_alphanumeric() || " _-.:/+;".contains(c) {
+                true => xml.push(c),
+                false => drop(write!(xml, "&#{};", u32::from(c))),
+            }
+        }
+        let _ = write!(xml, "</{key}>");
+    }
+    xml + "</TEMPLATE>"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(pairs: &[(&str, &str)]) -> Result<String, Vec<String>> {
+        render_update(&pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn plain_values_are_lines() {
+        let expected = "CA=QUJD+/==\nFOO=bar baz\nREADY=YES\nX=\n";
+        assert_eq!(update(&[("READY", "YES"), ("FOO", "bar baz"), ("CA", "QUJD+/=="), ("X", "")]), Ok(expected.into()));
+        assert_eq!(update(&[]), Ok(String::new()));
+    }
+
+    #[test]
+    fn values_that_would_be_rewritten_travel_as_xml() {
+        let hostile = [
+            ("12:0,13:1", "12:0&#44;13:1"),
+            ("a\"\\[=$x]", "a&#34;&#92;&#91;&#61;&#36;x&#93;"),
+            ("<ä>", "&#60;&#228;&#62;"),
+            (" x", " x"),
+        ];
+        for (value, expected) in hostile {
+            assert_eq!(update(&[("A", value)]), Ok(format!("<TEMPLATE><A>{expected}</A></TEMPLATE>")), "{value}");
+        }
+        assert_eq!(
+            update(&[("READY", "NO"), ("FL_ERROR", "bad: a, b")]),
+            Ok("<TEMPLATE><FL_ERROR>bad: a&#44; b</FL_ERROR><READY>NO</READY></TEMPLATE>".into())
+        );
+    }
+
+    #[test]
+    fn everything_that_cannot_be_sent_is_told_at_once() {
+        let problems = update(&[("A B", "x"), ("C", "two\nlines"), ("role_name", "x"), ("", "x"), ("D", "ok")]);
+        let expected = [
+            "\"\" is not the name of an attribute",
+            "\"A B\" is not the name of an attribute",
+            "the value of C has line breaks or control characters",
+            "a VM may not change its role_name",
+        ];
+        assert_eq!(problems, Err(expected.map(str::to_owned).to_vec()));
+        let long = "x".repeat(LONGEST_UPDATE_BYTES);
+        assert_eq!(update(&[("A", &long)]).unwrap_err().len(), 1);
+    }
+}

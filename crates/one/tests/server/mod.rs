@@ -1,0 +1,122 @@
+//! A server on loopback that gives the answers it was told, one after the other, and keeps what it was asked.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+
+pub struct Asked {
+    /// `GET /vm`
+    pub line: String,
+    headers: BTreeMap<String, String>,
+    pub body: String,
+}
+
+impl Asked {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(String::as_str).unwrap_or_default()
+    }
+}
+
+struct Told {
+    status: u16,
+    body: String,
+    close: bool,
+}
+
+pub struct Server {
+    port: u16,
+    answers: Arc<Mutex<VecDeque<Told>>>,
+    asked: tokio::sync::Mutex<mpsc::UnboundedReceiver<Asked>>,
+    connections: Arc<AtomicUsize>,
+    serving: JoinHandle<()>,
+}
+
+impl Server {
+    pub async fn start() -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answers: Arc<Mutex<VecDeque<Told>>> = Arc::default();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (tell, asked) = mpsc::unbounded_channel();
+        let serving = tokio::spawn(serve(listener, answers.clone(), tell, connections.clone()));
+        Server { port, answers, asked: tokio::sync::Mutex::new(asked), connections, serving }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub fn answer(&self, status: u16, body: impl Into<String>) {
+        self.answers.lock().unwrap().push_back(Told { status, body: body.into(), close: false });
+    }
+
+    pub fn answer_and_close(&self, status: u16, body: impl Into<String>) {
+        self.answers.lock().unwrap().push_back(Told { status, body: body.into(), close: true });
+    }
+
+    /// The next request that was not yet looked at.
+    pub async fn asked(&self) -> Asked {
+        self.asked.lock().await.recv().await.unwrap()
+    }
+
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    answers: Arc<Mutex<VecDeque<Told>>>,
+    tell: mpsc::UnboundedSender<Asked>,
+    connections: Arc<AtomicUsize>,
+) {
+    let mut open = JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        connections.fetch_add(1, Ordering::SeqCst);
+        let (answers, tell) = (answers.clone(), tell.clone());
+        open.spawn(async move {
+            let service = service_fn(move |request| respond(request, answers.clone(), tell.clone()));
+            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    answers: Arc<Mutex<VecDeque<Told>>>,
+    tell: mpsc::UnboundedSender<Asked>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let line = format!("{} {}", request.method(), request.uri());
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned())).collect();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let _ = tell.send(Asked { line, headers, body: String::from_utf8(body.to_vec()).unwrap() });
+    let told = answers.lock().unwrap().pop_front();
+    let told = told.unwrap_or(Told { status: 599, body: "nothing was told".into(), close: false });
+    let mut response = Response::builder().status(told.status);
+    if told.close {
+        response = response.header("connection", "close");
+    }
+    Ok(response.body(Full::new(Bytes::from(told.body))).unwrap())
+}
