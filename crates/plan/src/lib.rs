@@ -26,8 +26,8 @@ mod text;
 
 pub use action::{Action, Order, Outcome, Verb};
 pub use clock::Clock;
-pub use controller::{Controller, Pass, Settings};
-pub use driver::{Call, Driver};
+pub use controller::{Controller, Pass, Preview, Settings};
+pub use driver::{Call, Driver, Rendering};
 pub use inventory::{Capabilities, Inventory};
 pub use ledger::{Applied, LEDGER_VERSION, Ledger, PoolMemory, Tries};
 pub use observed::{Addresses, Facts, Observation, Observed, Offer, Phase, Seen, Sighting};
@@ -35,7 +35,8 @@ pub use orders::Orders;
 pub use planner::{Planned, Wanted, blueprints, plan};
 pub use report::{Weight, Why};
 pub use resource::{
-    CoordinatorSpec, Desired, Generation, Keepalive, NodeKey, NodeSpec, Part, ResourceId, Spec, Tunnel, TunnelPeer,
+    CoordinatorSpec, Desired, Generation, Keepalive, NodeKey, NodeSpec, Part, PoolRules, ResourceId, Spec, Tunnel,
+    TunnelPeer,
 };
 pub use shards::ShardTable;
 pub use status::{Condition, CoordinatorStatus, NodeStatus, PoolStatus, SiteStatus, Status};

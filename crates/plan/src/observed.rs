@@ -33,6 +33,10 @@ pub struct Facts {
     pub addresses: Addresses,
     /// The coordinator: how many runs are at work.
     pub runs: Option<u32>,
+    /// The coordinator: how long the last round took of the runs that are at work, the longest of them.
+    pub round_ms: Option<Millis>,
+    /// The coordinator: how many nodes its runs wait for, the most of them; `None`: none waits, or nobody could say.
+    pub waits_for: Option<u32>,
     /// A node: the shard that it was started with.
     pub shard: Option<u32>,
     /// A node: what the SuperLink calls it.
@@ -105,6 +109,14 @@ impl Observed {
                 None if seen.complete => Sighting::Absent,
                 None => Sighting::Unknown { why: format!("site {} told only a part of what it has", id.site) },
             },
+        }
+    }
+
+    /// How many nodes a site decided that a pool has.
+    pub fn size(&self, site: &Name, pool: &Name) -> Option<u32> {
+        match self.sites.get(site) {
+            Some(Observation::Seen(seen)) => seen.sizes.get(pool).copied(),
+            _ => None,
         }
     }
 
