@@ -10,12 +10,12 @@ mod teardown;
 
 use std::collections::BTreeMap;
 
+use trellis_one::{Template, VmAction};
 use trellis_plan::{Millis, ResourceId};
 use trellis_spec::{Name, OneSite};
 
 use crate::memory::{Limits, Memory};
 use crate::record::Record;
-use crate::render::Attributes;
 use crate::render::service::{Elastic, RolePlan, ServicePlan};
 use crate::secrets::Secrets;
 use crate::view::{ServiceState, View};
@@ -42,10 +42,10 @@ pub struct Ground<'a> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    MakeImage { template: Attributes, datastore: Option<u32> },
+    MakeImage { template: Template, datastore: Option<u32> },
     DeleteImage { image: u32 },
-    MakeTemplate { template: Attributes },
-    UpdateTemplate { id: u32, template: Attributes },
+    MakeTemplate { template: Template },
+    UpdateTemplate { id: u32, template: Template },
     DeleteTemplate { id: u32 },
     MakeServiceTemplate { plan: ServicePlan },
     UpdateServiceTemplate { id: u32, plan: ServicePlan },
@@ -58,9 +58,9 @@ pub enum Step {
     DeleteService { service: u32 },
     /// Takes it away in whatever state it is, with its VMs.
     RemoveService { service: u32 },
-    /// Attributes of a VM's user template.
+    /// Template of a VM's user template.
     Tell { vm: u32, attributes: BTreeMap<String, String> },
-    Act { vm: u32, action: &'static str },
+    Act { vm: u32, action: VmAction },
     RetryVm { vm: u32 },
 }
 

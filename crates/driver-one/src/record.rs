@@ -187,6 +187,8 @@ impl Record {
     /// Its VM is its own no longer.
     fn leave(&mut self) {
         self.abandoned.extend(self.vm.take());
+        // It was used.
+        self.join_token = None;
     }
 }
 

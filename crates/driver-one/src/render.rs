@@ -9,8 +9,6 @@ pub mod template;
 use trellis_plan::{NodeKey, Spec};
 use trellis_spec::Name;
 
-pub use template::{Attribute, Attributes};
-
 /// Labels of everything that is ours in a cloud: by them it is found again, without a disk.
 pub mod labels {
     pub use trellis_one::keys::TRELLIS_FEDERATION as FEDERATION;

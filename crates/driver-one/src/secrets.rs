@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use trellis_plan::{Spec, Tunnel};
 use trellis_spec::{Name, Tls};
+use trellis_tunnel::PrivateKey;
 
 use crate::disk;
 use crate::home::Home;
@@ -63,11 +64,13 @@ impl Secrets {
 
 fn tunnel_keys(home: &Home, site: &Name, tunnel: &Tunnel) -> io::Result<TunnelKeys> {
     disk::make_directory(&home.tunnels())?;
-    let private = |site: &Name| kept(&home.tunnel_key(site), || Ok(STANDARD.encode(random::<32>()?)));
+    let make = || PrivateKey::generate().map(|key| key.reveal()).map_err(io::Error::other);
+    let private = |site: &Name| kept(&home.tunnel_key(site), make);
     let own = private(site)?;
     let mut public = BTreeMap::new();
     for peer in &tunnel.peers {
-        public.insert(peer.site.clone(), private(&peer.site)?);
+        let key = PrivateKey::parse(&private(&peer.site)?).map_err(io::Error::other)?;
+        public.insert(peer.site.clone(), key.public().to_string());
     }
     Ok(TunnelKeys { private: own, public })
 }

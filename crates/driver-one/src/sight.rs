@@ -109,6 +109,8 @@ fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase) -> Facts {
             http: said(keys::TRELLIS_HTTP).map(str::to_owned),
         },
         runs,
+        round_ms: None,
+        waits_for: None,
         shard: spec.and_then(Spec::shard),
         node_id: said(keys::FL_NODE_ID).map(str::to_owned),
         since_ms: record.since_ms,

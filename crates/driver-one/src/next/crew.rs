@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use trellis_one::keys::{Assignment, TRELLIS_ASSIGNMENT, TRELLIS_DRAIN, TRELLIS_PART, TRELLIS_RESTART};
-use trellis_plan::{ResourceId, Spec, Tunnel};
+use trellis_one::VmAction;
+use trellis_plan::{Spec, Tunnel};
 use trellis_spec::Name;
 
 use super::{Ground, Next, Step};
@@ -123,7 +124,7 @@ impl<'a> Crew<'a> {
             match vm.life {
                 Life::Starts | Life::Runs => self.tell_one(record, vm, next),
                 Life::Off if record.restart.as_ref().is_some_and(|restart| restart.machine) => {
-                    next.steps.push(Step::Act { vm: vm.id, action: "resume" });
+                    next.steps.push(Step::Act { vm: vm.id, action: VmAction::Resume });
                 }
                 Life::Failed if self.ground.memory.may_retry(vm.id, self.ground.limits, self.ground.now_ms) => {
                     next.steps.push(Step::RetryVm { vm: vm.id });
@@ -213,8 +214,8 @@ impl<'a> Crew<'a> {
 pub fn end(vm: &VmSeen) -> Option<Step> {
     let action = match vm.life {
         Life::Stops => return None,
-        Life::Starts | Life::Runs => "terminate",
-        Life::Off | Life::Failed | Life::Unknown => "terminate-hard",
+        Life::Starts | Life::Runs => VmAction::Terminate,
+        Life::Off | Life::Failed | Life::Unknown => VmAction::TerminateHard,
     };
     Some(Step::Act { vm: vm.id, action })
 }
@@ -286,9 +287,4 @@ fn name(ground: &Ground<'_>, of: &RoleOf, taken: &BTreeSet<String>) -> String {
     }
     let first = !taken.contains(SUPERNODE) && !made.iter().any(|(_, role)| role == SUPERNODE);
     if first { SUPERNODE.to_owned() } else { RoleOf::long_name(pool) }
-}
-
-/// For messages: whose VM it is.
-pub fn owner<'a>(ground: &'a Ground<'_>, vm: u32) -> Option<&'a ResourceId> {
-    ground.records.values().find(|record| record.vm == Some(vm)).map(|record| &record.id)
 }

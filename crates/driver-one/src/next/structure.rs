@@ -1,12 +1,13 @@
 //! Images, templates and the service with its roles: what must be there before there can be VMs.
 
+use trellis_one::Template;
 use trellis_plan::Spec;
 use trellis_spec::Persistence;
 
 use super::crew::{Crew, Role};
 use super::{Ground, Next, Step};
 use crate::render::service::{self, Elastic, RolePlan, ServicePlan};
-use crate::render::template::{self, Attribute, Attributes, Material, Place, image_of, is_file, vm_template};
+use crate::render::template::{self, Material, Place, Thing, image_of, is_file, vm_template};
 use crate::render::{RoleOf, SUPERLINK, context, labels, state_disk_name, upload_name};
 use crate::view::{ImageSeen, ImageState, Named, ServiceSeen, ServiceState};
 
@@ -50,25 +51,22 @@ fn template(ground: &Ground<'_>, of: &RoleOf, role: &Role<'_>, next: &mut Next) 
     let image = image(ground, &image_of(ground.one, role.spec), next);
     let network = network(ground, next);
     let state_disk = state_disk(ground, role.spec, next);
-    let material = Material { image: image?, network: network?, state_disk: state_disk? };
+    let material = Material {
+        image: Thing::Number(image?),
+        network: Thing::Number(network?),
+        state_disk: state_disk?.map(Thing::Number),
+    };
     let place = Place { federation: ground.federation, site: ground.site };
     let values = context::context(of, role.spec, ground.secrets);
     let wanted = vm_template(place, of, &role.name, role.spec, &material, values);
     match ground.view.template(&role.name) {
         None => next.steps.push(Step::MakeTemplate { template: wanted }),
-        Some(seen) if seen.attributes.get(labels::DIGEST).map(String::as_str) == digest(&wanted) => {
+        Some(seen) if seen.attributes.get(labels::DIGEST).map(String::as_str) == wanted.text(labels::DIGEST) => {
             return Some(seen.id);
         }
         Some(seen) => next.steps.push(Step::UpdateTemplate { id: seen.id, template: wanted }),
     }
     None
-}
-
-fn digest(template: &Attributes) -> Option<&str> {
-    template.iter().find_map(|(name, value)| match value {
-        Attribute::Text(text) if name == labels::DIGEST => Some(text.as_str()),
-        _ => None,
-    })
 }
 
 /// `None`: it is not there, or not ready.
@@ -91,7 +89,7 @@ fn image(ground: &Ground<'_>, wanted: &str, next: &mut Next) -> Option<u32> {
     }
 }
 
-fn make_image(ground: &Ground<'_>, template: Attributes, next: &mut Next) {
+fn make_image(ground: &Ground<'_>, template: Template, next: &mut Next) {
     let datastore = match &ground.one.datastore {
         None => None,
         Some(wanted) => match named(&ground.view.datastores, wanted) {

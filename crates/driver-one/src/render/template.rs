@@ -15,21 +15,32 @@ const CPU_MILLIS: u32 = 2000;
 const GATEWAY_CPU_MILLIS: u32 = 500;
 const STATE_DISK_MIB: u64 = 10 * 1024;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Attribute {
-    Text(String),
-    Vector(Vec<(String, String)>),
-}
-
-pub type Attributes = Vec<(String, Attribute)>;
+pub use trellis_one::template::Value as Attribute;
+use trellis_one::Template;
 
 /// What a VM is made of, found in the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Material {
-    pub image: u32,
-    pub network: u32,
+    pub image: Thing,
+    pub network: Thing,
     /// The coordinator's state: a disk that outlives its VM.
-    pub state_disk: Option<u32>,
+    pub state_disk: Option<Thing>,
+}
+
+/// By its number; by its name where nobody has asked the cloud for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Thing {
+    Number(u32),
+    Name(String),
+}
+
+impl Thing {
+    fn pair(&self, kind: &str) -> (String, String) {
+        match self {
+            Thing::Number(number) => (format!("{kind}_ID"), number.to_string()),
+            Thing::Name(name) => (kind.to_owned(), name.clone()),
+        }
+    }
 }
 
 /// Of which federation, site and role.
@@ -56,9 +67,9 @@ pub fn vm_template(
     spec: Option<&Spec>,
     material: &Material,
     context: Vec<(String, String)>,
-) -> Attributes {
+) -> Template {
     let size = Size::of(spec);
-    let mut disk = vec![("IMAGE_ID".to_owned(), material.image.to_string())];
+    let mut disk = vec![material.image.pair("IMAGE")];
     if let Some(bytes) = size.disk_bytes {
         disk.push(("SIZE".to_owned(), mib(bytes).to_string()));
     }
@@ -70,10 +81,10 @@ pub fn vm_template(
         text("MEMORY", size.memory_mib.to_string()),
         ("DISK".to_owned(), Attribute::Vector(disk)),
     ];
-    if let Some(state) = material.state_disk {
-        template.push(vector("DISK", [("IMAGE_ID", state.to_string())]));
+    if let Some(state) = &material.state_disk {
+        template.push(("DISK".to_owned(), Attribute::Vector(vec![state.pair("IMAGE")])));
     }
-    template.push(vector("NIC", [("NETWORK_ID", material.network.to_string())]));
+    template.push(("NIC".to_owned(), Attribute::Vector(vec![material.network.pair("NETWORK")])));
     for _ in 0..size.gpus {
         template.push(vector("PCI", [("CLASS", "0302".to_owned()), ("VENDOR", size.gpu_vendor.to_owned())]));
     }
@@ -89,12 +100,12 @@ pub fn vm_template(
     template.push(text(labels::SHAPE, spec.map_or_else(|| "gateway".to_owned(), shape)));
     let digest = digest(format!("{template:?}").as_bytes());
     template.push(text(labels::DIGEST, format!("{digest:016x}")));
-    template
+    Template(template)
 }
 
 /// The disk of the coordinator's state.
-pub fn state_disk(place: Place<'_>, size_bytes: Option<u64>) -> Attributes {
-    vec![
+pub fn state_disk(place: Place<'_>, size_bytes: Option<u64>) -> Template {
+    Template(vec![
         text("NAME", state_disk_name(place.federation, place.site)),
         text("DESCRIPTION", format!("State of the coordinator of federation {}", place.federation)),
         text("TYPE", "DATABLOCK"),
@@ -104,12 +115,12 @@ pub fn state_disk(place: Place<'_>, size_bytes: Option<u64>) -> Attributes {
         text(labels::FEDERATION, place.federation.as_str()),
         text(labels::SITE, place.site.as_str()),
         text(labels::PURPOSE, "state"),
-    ]
+    ])
 }
 
 /// An image that the cloud fetches from a file of its front end, or from an address.
-pub fn upload(place: Place<'_>, path: &str) -> Attributes {
-    vec![
+pub fn upload(place: Place<'_>, path: &str) -> Template {
+    Template(vec![
         text("NAME", upload_name(place.federation, place.site, path)),
         text("DESCRIPTION", format!("Appliance of federation {}", place.federation)),
         text("TYPE", "OS"),
@@ -119,7 +130,7 @@ pub fn upload(place: Place<'_>, path: &str) -> Attributes {
         text(labels::FEDERATION, place.federation.as_str()),
         text(labels::SITE, place.site.as_str()),
         text(labels::PURPOSE, "upload"),
-    ]
+    ])
 }
 
 /// Which image a role boots from, as the document says it.
