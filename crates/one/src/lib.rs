@@ -3,6 +3,7 @@
 mod backoff;
 mod endpoint;
 mod error;
+pub mod flow;
 pub mod gate;
 mod http;
 pub mod keys;

@@ -54,6 +54,8 @@ macro_rules! numbered {
     };
 }
 
+pub(crate) use numbered;
+
 numbered! {
     VmState {
         0 Init "INIT",
