@@ -4,12 +4,22 @@
 //! done: these are pure. `keeper` looks and does it, through `cloud`; `sight` tells what is there. It needs no network to the
 //! VMs: who a VM is stands in its attributes, and so does what its agent says.
 
+mod cloud;
+mod coordinator;
 mod disk;
+mod driver;
+mod fleet;
 mod home;
+mod keeper;
 mod memory;
 mod next;
+mod preview;
 mod record;
 mod render;
 mod secrets;
 mod sight;
 mod view;
+
+pub use driver::{OneDriver, OneSettings, TrustElsewhere, Wake};
+pub use keeper::Pace;
+pub use memory::Limits;

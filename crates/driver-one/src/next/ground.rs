@@ -15,6 +15,13 @@ pub struct Settled {
     pub gone: Vec<ResourceId>,
 }
 
+impl Settled {
+    /// What was found of a part that nobody remembered.
+    pub fn found(&self, id: &ResourceId) -> Option<Record> {
+        self.changed.iter().find(|record| record.id == *id).cloned()
+    }
+}
+
 pub fn settle(records: &BTreeMap<ResourceId, Record>, view: &View, now_ms: Millis) -> Settled {
     let mut settled = Settled::default();
     for record in records.values() {

@@ -1,12 +1,13 @@
 //! Images, templates and the service with its roles: what must be there before there can be VMs.
 
 use trellis_one::Template;
-use trellis_plan::Spec;
+use trellis_one::flow::{RoleTemplate, ServiceTemplate};
+use trellis_plan::{PoolRules, Spec};
 use trellis_spec::Persistence;
 
 use super::crew::{Crew, Role};
 use super::{Ground, Next, Step};
-use crate::render::service::{self, Elastic, RolePlan, ServicePlan};
+use crate::render::service::{self, Crewed};
 use crate::render::template::{self, Material, Place, Thing, image_of, is_file, vm_template};
 use crate::render::{RoleOf, SUPERLINK, context, labels, state_disk_name, upload_name};
 use crate::view::{ImageSeen, ImageState, Named, ServiceSeen, ServiceState};
@@ -24,13 +25,17 @@ pub fn build(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) {
 }
 
 /// VM templates of all roles, as they should be. `None`: some are not there yet.
-fn templates(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) -> Option<ServicePlan> {
+fn templates(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) -> Option<ServiceTemplate> {
     let has_superlink = crew.roles.contains_key(&RoleOf::SuperLink)
         || ground.view.service().is_some_and(|service| service.role(SUPERLINK).is_some());
-    let mut roles: Option<Vec<RolePlan>> = Some(Vec::new());
+    let mut roles: Option<Vec<RoleTemplate>> = Some(Vec::new());
     for (of, role) in &crew.roles {
         let id = template(ground, of, role, next);
-        let plan = id.map(|id| service::role(of, &role.name, id, role.count, has_superlink, elastic(ground, of)));
+        let plan = id.map(|id| {
+            let template = i32::try_from(id).unwrap_or(i32::MAX);
+            let crewed = Crewed { of, name: &role.name, template, count: role.count, rules: rules(ground, of) };
+            service::role(ground.federation, ground.site, &crewed, has_superlink)
+        });
         roles = roles.zip(plan).map(|(mut roles, plan)| {
             roles.push(plan);
             roles
@@ -39,9 +44,9 @@ fn templates(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) -> Option<Se
     Some(service::service(ground.federation, ground.site, roles?))
 }
 
-fn elastic(ground: &Ground<'_>, of: &RoleOf) -> Option<Elastic> {
+fn rules<'a>(ground: &Ground<'a>, of: &RoleOf) -> Option<&'a PoolRules> {
     match of {
-        RoleOf::Pool(pool) => ground.elastic.get(pool).cloned(),
+        RoleOf::Pool(pool) => ground.elastic.get(pool),
         RoleOf::SuperLink | RoleOf::Gateway => None,
     }
 }
@@ -141,7 +146,7 @@ fn state_disk(ground: &Ground<'_>, spec: Option<&Spec>, next: &mut Next) -> Opti
 }
 
 /// The number of the service template, if it is as it should be.
-fn service_template(ground: &Ground<'_>, plan: &ServicePlan, next: &mut Next) -> Option<u32> {
+fn service_template(ground: &Ground<'_>, plan: &ServiceTemplate, next: &mut Next) -> Option<u32> {
     let mut seen = ground.view.service_templates.iter();
     let first = seen.next();
     next.steps.extend(seen.map(|other| Step::DeleteServiceTemplate { id: other.id }));
@@ -154,7 +159,7 @@ fn service_template(ground: &Ground<'_>, plan: &ServicePlan, next: &mut Next) ->
 }
 
 /// Brings a service back that is stuck or gave up; gives it the roles and VMs that it lacks, one order at a time.
-fn keep(ground: &Ground<'_>, crew: &Crew<'_>, service: &ServiceSeen, plan: &ServicePlan, next: &mut Next) {
+fn keep(ground: &Ground<'_>, crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate, next: &mut Next) {
     let order = order(crew, service, plan);
     let stuck = ground.memory.lasts_ms(ground.now_ms) >= ground.limits.stuck_ms;
     match service.state {
@@ -179,7 +184,7 @@ fn recover(ground: &Ground<'_>, service: &ServiceSeen, next: &mut Next) {
 }
 
 /// A role that is missing, or VMs that a role lacks.
-fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServicePlan) -> Option<Step> {
+fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Option<Step> {
     if let Some(role) = plan.roles.iter().find(|role| service.role(&role.name).is_none()) {
         return Some(Step::AddRole { service: service.id, role: role.clone() });
     }
