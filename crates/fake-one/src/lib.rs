@@ -1,1 +1,276 @@
-//! An OpenNebula for tests: oned, OneFlow and OneGate that answer as the recorded ones, and a program for each VM.
+//! An OpenNebula for tests: oned, OneFlow and OneGate that answer as the recorded ones, and something for each VM.
+//!
+//! `cloud` is the cloud, and is pure; `oned`, `flow` and `gate` translate requests into what happens in it; `hypervisor` is
+//! what runs the VMs; `faults` is what shall go wrong, set through [`Handle`] or the `control` port.
+
+pub mod cloud;
+mod control;
+pub mod element;
+pub mod faults;
+mod flow;
+mod gate;
+mod handle;
+mod http;
+pub mod hypervisor;
+mod methods;
+mod oned;
+mod oned_fixed;
+mod rpc;
+mod shared;
+pub mod template;
+mod token;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::{JoinHandle, JoinSet};
+
+use cloud::{Cloud, Order, Pace};
+use hypervisor::{Gone, Hypervisor, Machine, Nothing, Pretend, PretendSettings, Programs};
+use shared::Shared;
+
+pub use handle::{Handle, PlainRole};
+
+/// How often time passes.
+const TICK: Duration = Duration::from_millis(5);
+
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub oned: SocketAddr,
+    pub flow: SocketAddr,
+    pub gate: SocketAddr,
+    pub control: SocketAddr,
+    /// As VMs reach OneGate, if not by the address that it listens on.
+    pub gate_endpoint: Option<String>,
+    /// Name and password; ordinary users, of the group `users`.
+    pub users: Vec<(String, String)>,
+    pub networks: Vec<NetworkConfig>,
+    pub machines: Machines,
+    /// As `one.system.version` says it.
+    pub version: String,
+    pub pace: Pace,
+    pub seed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkConfig {
+    pub name: String,
+    pub address: Ipv4Addr,
+    pub prefix: u8,
+    /// The first address that is leased; the tenth, if nobody says.
+    pub first: Option<Ipv4Addr>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Machines {
+    /// The test looks after its VMs itself.
+    Nothing,
+    Pretend(PretendSettings),
+    Programs {
+        command: Vec<String>,
+        directory: PathBuf,
+    },
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        Config {
+            oned: any,
+            flow: any,
+            gate: any,
+            control: any,
+            gate_endpoint: None,
+            users: Vec::new(),
+            networks: vec![NetworkConfig {
+                name: "net1".into(),
+                address: [192, 168, 150, 0].into(),
+                prefix: 24,
+                first: None,
+            }],
+            machines: Machines::Nothing,
+            version: "7.5.80".to_owned(),
+            pace: Pace::default(),
+            seed: 1,
+        }
+    }
+}
+
+impl std::str::FromStr for NetworkConfig {
+    type Err = String;
+
+    /// `NAME=10.0.0.0/24[,first=10.0.0.10]`
+    fn from_str(text: &str) -> Result<NetworkConfig, String> {
+        let wrong = || format!("{text:?} is not of the form NAME=10.0.0.0/24[,first=10.0.0.10]");
+        let (name, rest) = text.split_once('=').ok_or_else(wrong)?;
+        let (range, first) = match rest.split_once(",first=") {
+            Some((range, first)) => (range, Some(first.parse().map_err(|_| wrong())?)),
+            None => (rest, None),
+        };
+        let (address, prefix) = range.split_once('/').ok_or_else(wrong)?;
+        let prefix = prefix.parse().ok().filter(|prefix| (8..=30).contains(prefix)).ok_or_else(wrong)?;
+        Ok(NetworkConfig { name: name.to_owned(), address: address.parse().map_err(|_| wrong())?, prefix, first })
+    }
+}
+
+/// Serves until it is dropped or stopped.
+pub struct FakeOne {
+    pub oned: SocketAddr,
+    pub flow: SocketAddr,
+    pub gate: SocketAddr,
+    pub control: SocketAddr,
+    /// What VMs are told.
+    pub gate_endpoint: String,
+    handle: Handle,
+    hypervisor: Arc<dyn Hypervisor>,
+    servers: JoinSet<()>,
+    clock: JoinHandle<()>,
+}
+
+impl FakeOne {
+    pub async fn start(config: Config) -> std::io::Result<FakeOne> {
+        let oned = TcpListener::bind(config.oned).await?;
+        let flow = TcpListener::bind(config.flow).await?;
+        let gate = TcpListener::bind(config.gate).await?;
+        let control = TcpListener::bind(config.control).await?;
+        let addresses = [&oned, &flow, &gate, &control].map(TcpListener::local_addr);
+        let [oned_at, flow_at, gate_at, control_at] = addresses;
+        let (oned_at, flow_at, gate_at, control_at) = (oned_at?, flow_at?, gate_at?, control_at?);
+        let gate_endpoint = config.gate_endpoint.clone().unwrap_or_else(|| format!("http://{gate_at}"));
+        let cloud = founded(&config, &gate_endpoint).map_err(std::io::Error::other)?;
+        let shared = Arc::new(Shared::new(cloud));
+        let hypervisor = machines(&config.machines, &shared);
+        let mut servers = JoinSet::new();
+        let of = Arc::clone(&shared);
+        servers.spawn(async move {
+            http::serve(oned, || false, move |asked| oned::handle(Arc::clone(&of), asked)).await;
+        });
+        let of = Arc::clone(&shared);
+        servers.spawn(async move {
+            http::serve(flow, || false, move |asked| flow::handle(Arc::clone(&of), asked)).await;
+        });
+        let (of, asks) = (Arc::clone(&shared), Arc::clone(&shared));
+        servers.spawn(async move {
+            let refuses = move || asks.faults(|faults| faults.gate.refuse);
+            http::serve(gate, refuses, move |asked| gate::handle(Arc::clone(&of), asked)).await;
+        });
+        let handle = Handle::new(Arc::clone(&shared));
+        let of = handle.clone();
+        servers.spawn(async move {
+            http::serve(control, || false, move |asked| control::handle(of.clone(), asked)).await;
+        });
+        let clock = tokio::spawn(tick(shared, Arc::clone(&hypervisor)));
+        Ok(FakeOne {
+            oned: oned_at,
+            flow: flow_at,
+            gate: gate_at,
+            control: control_at,
+            gate_endpoint,
+            handle,
+            hypervisor,
+            servers,
+            clock,
+        })
+    }
+
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    pub fn oned_url(&self) -> String {
+        format!("http://{}/RPC2", self.oned)
+    }
+
+    pub fn flow_url(&self) -> String {
+        format!("http://{}", self.flow)
+    }
+
+    pub fn gate_url(&self) -> String {
+        format!("http://{}", self.gate)
+    }
+
+    pub fn control_url(&self) -> String {
+        format!("http://{}", self.control)
+    }
+
+    /// Ends all VMs, then the servers.
+    pub async fn stop(mut self) {
+        self.clock.abort();
+        self.hypervisor.end().await;
+        self.servers.shutdown().await;
+    }
+}
+
+impl Drop for FakeOne {
+    fn drop(&mut self) {
+        self.clock.abort();
+    }
+}
+
+fn founded(config: &Config, gate_endpoint: &str) -> Result<Cloud, String> {
+    let mut cloud = Cloud::new(shared::now_ms(), config.seed, config.pace.clone(), gate_endpoint.to_owned());
+    cloud.version = config.version.clone();
+    for (name, password) in &config.users {
+        cloud.add_user(name, password, 1);
+    }
+    for network in &config.networks {
+        let bits = 32 - u32::from(network.prefix);
+        let base = u32::from(network.address);
+        let first = network.first.unwrap_or_else(|| Ipv4Addr::from(base + 10.min((1 << bits) - 2)));
+        let size = (base + (1 << bits) - 1).saturating_sub(u32::from(first));
+        let mask = Ipv4Addr::from(u32::MAX << bits);
+        let gateway = Ipv4Addr::from(base + 1);
+        let text = format!(
+            "NAME=\"{}\"\nVN_MAD=\"dummy\"\nBRIDGE=\"br0\"\nNETWORK_ADDRESS=\"{}\"\nNETWORK_MASK=\"{mask}\"\n\
+             GATEWAY=\"{gateway}\"\nDNS=\"{gateway}\"\nAR=[TYPE=\"IP4\",IP=\"{first}\",SIZE=\"{size}\"]",
+            network.name, network.address
+        );
+        let template = template::Template::parse(&text)?;
+        let id = cloud.add_network(0, template).map_err(|refused| refused.message)?;
+        if let Some(network) = cloud.networks.get_mut(&id) {
+            // Ordinary users may use the networks of the cloud.
+            network.owned.permissions[6] = true;
+        }
+    }
+    Ok(cloud)
+}
+
+fn machines(machines: &Machines, shared: &Arc<Shared>) -> Arc<dyn Hypervisor> {
+    let weak = Arc::downgrade(shared);
+    let gone: Gone = Arc::new(move |vm| {
+        if let Some(shared) = weak.upgrade() {
+            shared.with(|cloud| cloud.machine_gone(vm));
+        }
+    });
+    match machines {
+        Machines::Nothing => Arc::new(Nothing { gone }),
+        Machines::Pretend(settings) => Arc::new(Pretend::new(settings.clone(), shared, gone)),
+        Machines::Programs { command, directory } => Arc::new(Programs::new(command.clone(), directory.clone(), gone)),
+    }
+}
+
+async fn tick(shared: Arc<Shared>, hypervisor: Arc<dyn Hypervisor>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let orders = shared.with(|cloud| {
+            cloud.advance(shared::now_ms());
+            let orders = std::mem::take(&mut cloud.orders);
+            let told = orders.into_iter().map(|order| match order {
+                Order::Start(vm) | Order::Reboot(vm) => (Machine::of(cloud, vm), order),
+                Order::Stop { .. } => (None, order),
+            });
+            told.collect::<Vec<_>>()
+        });
+        for (machine, order) in orders {
+            match (order, machine) {
+                (Order::Start(_), Some(machine)) => hypervisor.start(machine),
+                (Order::Reboot(_), Some(machine)) => hypervisor.reboot(machine),
+                (Order::Stop { vm, hard }, _) => hypervisor.stop(vm, hard),
+                (Order::Start(_) | Order::Reboot(_), None) => {}
+            }
+        }
+    }
+}

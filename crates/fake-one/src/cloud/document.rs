@@ -1,0 +1,30 @@
+//! Documents: what OneFlow and others keep in oned.
+
+use super::{Cloud, Id, Owned, Refused};
+use crate::template::Template;
+
+pub const SERVICE: i64 = 100;
+pub const SERVICE_TEMPLATE: i64 = 101;
+
+/// A service is kept apart, in `services`; its document is made of it when somebody asks.
+#[derive(Debug, Clone)]
+pub struct Document {
+    pub owned: Owned,
+    pub kind: i64,
+    pub template: Template,
+    /// Of a service template.
+    pub body: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl Cloud {
+    pub fn add_document(&mut self, uid: Id, name: &str, kind: i64, template: Template) -> Id {
+        let id = self.fresh("document");
+        let owned = self.owned(id, uid, name);
+        self.documents.insert(id, Document { owned, kind, template, body: None });
+        id
+    }
+
+    pub fn document(&self, id: Id) -> Result<&Document, Refused> {
+        self.documents.get(&id).ok_or_else(|| Refused::missing("document", id))
+    }
+}

@@ -1,0 +1,129 @@
+//! Users, and who may do what with whose objects.
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+use super::{Cloud, Id, Refused};
+use crate::template::Template;
+
+#[derive(Debug, Clone)]
+pub struct User {
+    pub id: Id,
+    pub gid: Id,
+    pub name: String,
+    pub password: String,
+    pub tokens: Vec<String>,
+    pub template: Template,
+    /// How many VMs they may have; `None`: as many as they want.
+    pub vms_limit: Option<usize>,
+}
+
+/// What all objects have.
+#[derive(Debug, Clone)]
+pub struct Owned {
+    pub id: Id,
+    pub uid: Id,
+    pub gid: Id,
+    pub name: String,
+    /// Use, manage, administer: of the owner, the group, the others.
+    pub permissions: [bool; 9],
+    pub lock: Option<Lock>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Lock {
+    pub level: i64,
+    pub owner: Id,
+    pub time: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    Use = 0,
+    Manage = 1,
+    Admin = 2,
+}
+
+impl Right {
+    fn name(self) -> &'static str {
+        match self {
+            Right::Use => "USE",
+            Right::Manage => "MANAGE",
+            Right::Admin => "ADMIN",
+        }
+    }
+}
+
+const OWNER_ONLY: [bool; 9] = [true, true, false, false, false, false, false, false, false];
+
+impl Cloud {
+    pub fn add_user(&mut self, name: &str, password: &str, gid: Id) -> Id {
+        let id = self.fresh("user");
+        let mut template = Template::default();
+        let secret = digest(&SHA256, &(self.random() >> 33).to_be_bytes());
+        template.set("TOKEN_PASSWORD", hex(secret.as_ref()));
+        let (name, password) = (name.to_owned(), password.to_owned());
+        self.users.insert(id, User { id, gid, name, password, tokens: Vec::new(), template, vms_limit: None });
+        id
+    }
+
+    /// `user:secret`, where the secret is the password or a login token.
+    pub fn login(&self, session: &str) -> Option<Id> {
+        let (name, secret) = session.split_once(':')?;
+        let user = self.users.values().find(|user| user.name == name)?;
+        let right = user.password == secret || user.tokens.iter().any(|token| token == secret);
+        right.then_some(user.id)
+    }
+
+    pub fn user_name(&self, id: Id) -> String {
+        self.users.get(&id).map_or_else(|| id.to_string(), |user| user.name.clone())
+    }
+
+    pub fn group_name(id: Id) -> &'static str {
+        if id == 0 { "oneadmin" } else { "users" }
+    }
+
+    pub(super) fn owned(&self, id: Id, uid: Id, name: &str) -> Owned {
+        let gid = self.users.get(&uid).map_or(0, |user| user.gid);
+        Owned { id, uid, gid, name: name.to_owned(), permissions: OWNER_ONLY, lock: None }
+    }
+
+    pub fn permits(&self, uid: Id, owned: &Owned, right: Right) -> bool {
+        let gid = self.users.get(&uid).map_or(-1, |user| user.gid);
+        let granted = |whose: usize| owned.permissions[whose * 3 + right as usize];
+        gid == 0 || (owned.uid == uid && granted(0)) || (owned.gid == gid && granted(1)) || granted(2)
+    }
+
+    /// `kind` as oned names it here: `VM`, `TEMPLATE`, `IMAGE`, `NET`, `DOCUMENT`.
+    pub fn check(&self, uid: Id, owned: &Owned, right: Right, kind: &str) -> Result<(), Refused> {
+        if !self.permits(uid, owned, right) {
+            let why = format!("Not authorized to perform {} {kind} [{}]", right.name(), owned.id);
+            return Err(Refused::unauthorised(uid, &why));
+        }
+        match (&owned.lock, right) {
+            (Some(_), Right::Manage | Right::Admin) => {
+                Err(Refused::unauthorised(uid, &format!("{kind} is locked. [{}]", owned.id)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn lock_of(&self, uid: Id, level: i64) -> Lock {
+        Lock { level, owner: uid, time: self.now_s() }
+    }
+
+    pub(super) fn quota(&self, uid: Id) -> Result<(), Refused> {
+        let Some(limit) = self.users.get(&uid).and_then(|user| user.vms_limit) else { return Ok(()) };
+        let used = self.vms.values().filter(|vm| vm.owned.uid == uid && !vm.is_done()).count();
+        match used >= limit {
+            true => {
+                let why = format!("user [{uid}] limit of {limit} reached for VMS quota in VM with ID: 0");
+                Err(Refused::unauthorised(uid, &why))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

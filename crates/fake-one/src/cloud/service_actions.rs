@@ -1,0 +1,268 @@
+//! What may be asked of a service in which state, and what OneFlow answers when it may not.
+
+use serde_json::Value;
+
+use super::role::{Role, RoleState, ScaleWay};
+use super::{Cloud, FlowError, Id, Right, ServiceState, VmState, schema};
+use crate::template::text_of;
+
+impl Cloud {
+    /// `cooldown_s` where a policy asked for it.
+    pub fn scale(
+        &mut self,
+        uid: Id,
+        id: Id,
+        role: &str,
+        cardinality: i64,
+        force: bool,
+        cooldown_s: Option<u64>,
+    ) -> Result<(), FlowError> {
+        let service = self.service(uid, id, Right::Manage)?;
+        let state = service.state;
+        let refused = |text: String| Err(FlowError::new(500, text));
+        if state != ServiceState::Running {
+            return refused(format!("Service cannot be scaled in state: {}", state.name()));
+        }
+        let Some(at) = service.role_at(role) else { return refused(format!("Role {role} not found")) };
+        let known = &service.roles[at];
+        let before = known.cardinality;
+        if cardinality == before {
+            return refused(format!("Cardinality of {role} is already at {before}"));
+        }
+        if let Some(most) = known.maximum().filter(|most| cardinality > *most && !force) {
+            return refused(format!("Can't scale service {id}: Maximum cardinality is {most}"));
+        }
+        if let Some(least) = known.minimum().filter(|least| cardinality < *least && !force) {
+            return refused(format!("Can't scale service {id}: Minimum cardinality is {least}"));
+        }
+        let now = self.now_s();
+        let up = cardinality > before;
+        let word = if up { "up" } else { "down" };
+        let service = self.services.get_mut(&id).expect("it was there");
+        service.say(now, "I", &format!("Role {role} scaling {word} from {before} to {cardinality} nodes"));
+        let known = &mut service.roles[at];
+        known.cardinality = cardinality;
+        known.scale_way = Some(if up { ScaleWay::Up } else { ScaleWay::Down });
+        known.cooldown_asked_s = cooldown_s;
+        if cardinality < 0 {
+            // OneFlow takes it, and then cannot find so many VMs.
+            known.state = RoleState::FailedScaling;
+            service.turn(now, ServiceState::FailedScaling);
+            return refused(undeploying_failed(role));
+        }
+        known.state = RoleState::Scaling;
+        service.turn(now, ServiceState::Scaling);
+        self.scale_vms(id, at);
+        Ok(())
+    }
+
+    fn scale_vms(&mut self, id: Id, at: usize) {
+        let now = self.now_s();
+        let role = self.services[&id].roles[at].clone();
+        if role.scale_way == Some(ScaleWay::Down) {
+            // The oldest go first.
+            let surplus = (role.vms().len() as i64 - role.cardinality).max(0) as usize;
+            let leaving: Vec<Id> = role.vms().into_iter().take(surplus).collect();
+            leaving.iter().for_each(|vm| self.shut_down(id, at, *vm));
+            self.services.get_mut(&id).expect("it is there").roles[at].leaving = leaving;
+        } else if !self.deploy_nodes(id, at) {
+            let service = self.services.get_mut(&id).expect("it is there");
+            service.roles[at].state = RoleState::FailedScaling;
+            service.turn(now, ServiceState::FailedScaling);
+        }
+    }
+
+    pub fn undeploy(&mut self, uid: Id, id: Id) -> Result<(), FlowError> {
+        let state = self.service(uid, id, Right::Manage)?.state;
+        match state {
+            ServiceState::Running | ServiceState::Warning | ServiceState::Hold | ServiceState::Undeploying => {
+                self.begin_undeploy(id);
+                Ok(())
+            }
+            state => Err(FlowError::new(500, format!("Service cannot be undeployed in state: {}", state.name()))),
+        }
+    }
+
+    pub fn recover_service(&mut self, uid: Id, id: Id, delete: bool) -> Result<(), FlowError> {
+        let service = self.service(uid, id, Right::Manage)?;
+        let state = service.state;
+        if delete {
+            return self.recover_delete(id);
+        }
+        let now = self.now_s();
+        let was_stuck = std::mem::take(&mut self.services.get_mut(&id).expect("it was there").stuck);
+        match state {
+            ServiceState::Pending | ServiceState::DeployingNets => {}
+            ServiceState::Deploying | ServiceState::FailedDeploying => {
+                self.recover_vms(id);
+                let service = self.services.get_mut(&id).expect("it was there");
+                for role in service.roles.iter_mut().filter(|role| role.state == RoleState::FailedDeploying) {
+                    role.state = RoleState::Deploying;
+                }
+                service.state = ServiceState::Deploying;
+                for at in 0..self.services[&id].roles.len() {
+                    if self.services[&id].roles[at].state == RoleState::Deploying && !self.deploy_nodes(id, at) {
+                        let service = self.services.get_mut(&id).expect("it was there");
+                        service.roles[at].state = RoleState::FailedDeploying;
+                        service.turn(now, ServiceState::FailedDeploying);
+                    }
+                }
+            }
+            ServiceState::Scaling | ServiceState::FailedScaling => {
+                self.recover_vms(id);
+                let service = self.services.get_mut(&id).expect("it was there");
+                let failed = |role: &Role| matches!(role.state, RoleState::FailedScaling | RoleState::Scaling);
+                let failed = service.roles.iter().position(|role| failed(role) && role.cardinality >= 0);
+                if let Some(at) = failed {
+                    service.roles[at].state = RoleState::Scaling;
+                    service.state = ServiceState::Scaling;
+                    self.scale_vms(id, at);
+                } else if was_stuck {
+                    service.state = ServiceState::Scaling;
+                }
+            }
+            ServiceState::Cooldown => {
+                let service = self.services.get_mut(&id).expect("it was there");
+                for role in service.roles.iter_mut().filter(|role| role.state == RoleState::Cooldown) {
+                    role.state = RoleState::Running;
+                }
+                service.turn(now, ServiceState::Running);
+            }
+            ServiceState::Undeploying | ServiceState::FailedUndeploying => {
+                let service = self.services.get_mut(&id).expect("it was there");
+                for role in service.roles.iter_mut().filter(|role| role.state != RoleState::Done) {
+                    role.state = RoleState::Running;
+                }
+                service.state = ServiceState::Undeploying;
+            }
+            ServiceState::FailedDeployingNets => {
+                self.services.get_mut(&id).expect("it was there").state = ServiceState::DeployingNets;
+            }
+            ServiceState::Warning => self.recover_vms(id),
+            state => {
+                let text = format!("Service cannot be recovered in state: {}", state.name());
+                return Err(FlowError::new(500, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Failed VMs try again, those at rest are resumed, those that are gone are forgotten.
+    fn recover_vms(&mut self, id: Id) {
+        let vms: Vec<(usize, Id)> = self.services[&id]
+            .roles
+            .iter()
+            .enumerate()
+            .flat_map(|(at, role)| role.vms().into_iter().map(move |vm| (at, vm)))
+            .collect();
+        for (at, vm) in vms {
+            let Some(known) = self.vms.get(&vm) else { continue };
+            // Whatever is refused here shows in the state of the VM.
+            if known.is_failed() {
+                let _ = self.recover_vm(vm, 2);
+            } else if matches!(
+                known.state,
+                VmState::Poweroff | VmState::Undeployed | VmState::Stopped | VmState::Suspended
+            ) {
+                let _ = self.act(vm, "resume");
+            } else if known.is_done() {
+                self.services.get_mut(&id).expect("it is there").roles[at].forget(&[vm]);
+            }
+        }
+    }
+
+    fn recover_delete(&mut self, id: Id) -> Result<(), FlowError> {
+        let service = self.services[&id].clone();
+        if let Some(role) = service.roles.iter().find(|role| role.cardinality < 0) {
+            return Err(FlowError::new(500, undeploying_failed(&role.name)));
+        }
+        for vm in service.roles.iter().flat_map(Role::vms) {
+            if self.act(vm, "terminate-hard").is_err() {
+                // Refused only if it is gone.
+                let _ = self.recover_vm(vm, 3);
+            }
+        }
+        self.services.remove(&id);
+        for network in service.made {
+            // Its VMs give their addresses back a moment later; what remains is shown in the pool.
+            let _ = self.delete_network(network);
+        }
+        Ok(())
+    }
+
+    pub fn release(&mut self, uid: Id, id: Id) -> Result<(), FlowError> {
+        let service = self.service(uid, id, Right::Manage)?;
+        if service.state != ServiceState::Hold {
+            let text = format!("Service cannot be released in state: {}", service.state.name());
+            return Err(FlowError::new(500, text));
+        }
+        let now = self.now_s();
+        let vms: Vec<Id> = service.roles.iter().flat_map(Role::vms).collect();
+        for vm in vms {
+            // One that somebody else released already is fine.
+            let _ = self.act(vm, "release");
+        }
+        let service = self.services.get_mut(&id).expect("it was there");
+        for role in &mut service.roles {
+            role.body.insert("on_hold".to_owned(), Value::Bool(false));
+            if role.state == RoleState::Hold {
+                role.state = RoleState::Deploying;
+            }
+        }
+        service.turn(now, ServiceState::Deploying);
+        Ok(())
+    }
+
+    pub fn add_role(&mut self, uid: Id, id: Id, role: Value) -> Result<(), FlowError> {
+        let service = self.service(uid, id, Right::Manage)?;
+        let state = service.state;
+        if state != ServiceState::Running {
+            return Err(FlowError::new(500, format!("Service roles cannot be changed in state: {}", state.name())));
+        }
+        let role = schema::checked_role(role).map_err(|error| FlowError::new(400, error.0))?;
+        let name = role.get("name").map(text_of).unwrap_or_default();
+        if service.role_at(&name).is_some() {
+            return Err(FlowError::new(500, format!("Role {name} already exists")));
+        }
+        let now = self.now_s();
+        let service = self.services.get_mut(&id).expect("it was there");
+        let mut role = Role::new(role);
+        role.fill_defaults(false);
+        role.body.entry("template_contents").or_insert_with(|| serde_json::json!({}));
+        service.roles.push(role);
+        service.turn(now, ServiceState::Deploying);
+        Ok(())
+    }
+
+    pub fn remove_role(&mut self, uid: Id, id: Id, role: &str) -> Result<(), FlowError> {
+        let service = self.service(uid, id, Right::Manage)?;
+        if service.role_at(role).is_none() {
+            return Err(FlowError::new(500, format!("Role {role} not found")));
+        }
+        if !matches!(service.state, ServiceState::Running | ServiceState::Warning) {
+            let text = format!("Service roles cannot be changed in state: {}", service.state.name());
+            return Err(FlowError::new(500, text));
+        }
+        self.services.get_mut(&id).expect("it was there").removing = Some(role.to_owned());
+        self.begin_undeploy(id);
+        Ok(())
+    }
+
+    /// The same action on all VMs of the role, at once: whoever wants them one after the other has to ask so.
+    pub fn role_action(&mut self, uid: Id, id: Id, role: Option<&str>, action: &str) -> Result<(), FlowError> {
+        let service = self.service(uid, id, Right::Manage)?;
+        if role.is_some_and(|role| service.role_at(role).is_none()) {
+            return Err(FlowError::new(404, format!("Role {} not found", role.unwrap_or_default())));
+        }
+        let roles = service.roles.iter().filter(|known| role.is_none_or(|role| known.name == role));
+        for vm in roles.flat_map(Role::vms).collect::<Vec<_>>() {
+            // Scheduled, so a refusal shows in the VM only.
+            let _ = self.act(vm, action);
+        }
+        Ok(())
+    }
+}
+
+fn undeploying_failed(role: &str) -> String {
+    format!("Error undeploying role {role}: Error undeploying nodes for role `{role}`")
+}

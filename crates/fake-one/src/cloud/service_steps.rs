@@ -1,0 +1,398 @@
+//! What time does to services: deployment by parents, scaling, cooldown, the watchdog, and the way out.
+
+use serde_json::{Value, json};
+
+use super::role::{Node, RoleState, ScaleWay};
+use super::{Cloud, Id, Service, ServiceState, VmState};
+use crate::template::{Template, text_of};
+
+/// How a set of VMs is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fleet {
+    Up,
+    Coming,
+    Failed,
+}
+
+impl Cloud {
+    pub(super) fn advance_services(&mut self) {
+        let ids: Vec<Id> = self.services.keys().copied().collect();
+        for id in ids {
+            if !self.services[&id].stuck {
+                self.advance_service(id);
+            }
+        }
+    }
+
+    fn advance_service(&mut self, id: Id) {
+        match self.services[&id].state {
+            ServiceState::Pending => {
+                let now = self.now_s();
+                let service = self.services.get_mut(&id).expect("it is there");
+                let held = service.body.get("on_hold") == Some(&Value::Bool(true));
+                service.roles.iter_mut().for_each(|role| role.fill_defaults(held));
+                service.turn(now, ServiceState::DeployingNets);
+            }
+            ServiceState::DeployingNets => self.deploy_networks(id),
+            ServiceState::Deploying => self.deploying(id),
+            ServiceState::Running | ServiceState::Warning => self.watch(id),
+            ServiceState::Scaling => self.scaling(id),
+            ServiceState::Cooldown => self.cooling(id),
+            ServiceState::Undeploying => self.undeploying(id),
+            _ => {}
+        }
+    }
+
+    fn deploy_networks(&mut self, id: Id) {
+        let ready = roots(&self.services[&id]);
+        let empty = self.services[&id].roles.is_empty();
+        if ready.is_empty() && !empty {
+            // Unknown or cyclic parents: OneFlow sits here for ever.
+            return;
+        }
+        let now = self.now_s();
+        if let Err(why) = self.make_networks(id) {
+            let service = self.services.get_mut(&id).expect("it is there");
+            service.say(now, "E", &why);
+            service.turn(now, ServiceState::FailedDeployingNets);
+            return;
+        }
+        let service = self.services.get_mut(&id).expect("it is there");
+        if empty {
+            return service.turn(now, ServiceState::Running);
+        }
+        let held = service.roles.iter().all(|role| role.on_hold());
+        if self.deploy_roles(id, &ready) {
+            let service = self.services.get_mut(&id).expect("it is there");
+            service.turn(now, if held { ServiceState::Hold } else { ServiceState::Deploying });
+        }
+    }
+
+    /// False, and the service has failed, if one could not be made.
+    pub(super) fn deploy_roles(&mut self, id: Id, roles: &[usize]) -> bool {
+        let now = self.now_s();
+        for at in roles {
+            let held = self.services[&id].roles[*at].on_hold();
+            let made = self.deploy_nodes(id, *at);
+            let service = self.services.get_mut(&id).expect("it is there");
+            service.roles[*at].state = match (made, held) {
+                (true, true) => RoleState::Hold,
+                (true, false) => RoleState::Deploying,
+                (false, _) => RoleState::FailedDeploying,
+            };
+            if !made {
+                service.turn(now, ServiceState::FailedDeploying);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// As many VMs as are missing. False if oned refused one; why stands in the log.
+    pub(super) fn deploy_nodes(&mut self, id: Id, at: usize) -> bool {
+        let now = self.now_s();
+        let (uid, role) = (self.services[&id].owned.uid, self.services[&id].roles[at].clone());
+        let missing = role.cardinality - role.vms().len() as i64;
+        for _ in 0..missing.max(0) {
+            let number = self.services[&id].roles[at].last_vmname.unwrap_or(0);
+            self.services.get_mut(&id).expect("it is there").roles[at].last_vmname = Some(number + 1);
+            let name = format!("{}_{number}_(service_{id})", role.name);
+            let template = role.template_id();
+            let mut extra = self.template(template).map(|known| known.template.clone()).unwrap_or_default();
+            extra.merge_deep(role.contents());
+            extra.set("SERVICE_ID", id);
+            extra.set("ROLE_NAME", &role.name);
+            match self.instantiate(uid, template, &name, role.on_hold(), extra) {
+                Ok(vm) => {
+                    let (gid, owner) = (self.vms[&vm].owned.gid, self.user_name(uid));
+                    let info = json!({
+                        "ID": vm.to_string(), "UID": uid.to_string(), "GID": gid.to_string(),
+                        "UNAME": owner, "GNAME": Cloud::group_name(gid), "NAME": name,
+                    });
+                    let role = &mut self.services.get_mut(&id).expect("it is there").roles[at];
+                    role.nodes.get_or_insert_default().push(Node { vm, info });
+                }
+                Err(refused) => {
+                    let why = format!(
+                        "Role {} : Instantiate failed for template {template}; [one.template.instantiate] {}",
+                        role.name, refused.message
+                    );
+                    self.services.get_mut(&id).expect("it is there").say(now, "E", &why);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Makes the networks that were asked for, and puts their numbers and the inputs into the roles.
+    fn make_networks(&mut self, id: Id) -> Result<(), String> {
+        let service = self.services[&id].clone();
+        let mut values = super::schema::network_values(&service.body);
+        let mut known: Vec<(String, Value)> = Vec::new();
+        for value in &mut values {
+            let Some((name, how)) = value.as_object_mut().and_then(|object| object.iter_mut().next()) else { continue };
+            let Some(how) = how.as_object_mut() else { continue };
+            let number = |key: &str| how.get(key).map(text_of).and_then(|text| text.parse::<Id>().ok());
+            if let Some(id) = number("id") {
+                known.push((name.clone(), json!(id)));
+            } else if let Some(from) = number("reserve_from") {
+                let extra = how.get("extra").map(text_of).unwrap_or_default();
+                let template = Template::parse(&extra)?;
+                let size = template.get("SIZE").and_then(|size| size.parse().ok()).unwrap_or(0);
+                let own = format!("{name}-{id}");
+                let called = template.get("NAME").unwrap_or(&own).to_owned();
+                let made = self.reserve(service.owned.uid, from, &called, size).map_err(|refused| refused.message)?;
+                how.insert("extra".to_owned(), json!(format!("{extra}\nNAME=\"{own}\"\n")));
+                how.insert("id".to_owned(), json!(made));
+                self.services.get_mut(&id).expect("it is there").made.push(made);
+                known.push((name.clone(), json!(made)));
+            } else {
+                return Err(format!("network {name}: only id and reserve_from are known here"));
+            }
+        }
+        let service = self.services.get_mut(&id).expect("it is there");
+        if !values.is_empty() {
+            service.body.insert("networks_values".to_owned(), Value::Array(values));
+        }
+        let inputs = service.body.get("user_inputs_values").or(service.body.get("custom_attrs_values")).cloned();
+        for role in &mut service.roles {
+            let own = role.body.get("user_inputs_values").cloned();
+            fill_role(&mut role.body, &known, inputs.iter().chain(&own));
+        }
+        Ok(())
+    }
+
+    fn fleet(&self, vms: &[Id], gated: bool) -> Fleet {
+        let mut fleet = Fleet::Up;
+        for vm in vms {
+            let Some(vm) = self.vms.get(vm) else { return Fleet::Failed };
+            if vm.is_failed() || vm.is_done() {
+                return Fleet::Failed;
+            }
+            let ready = !gated || vm.user_template.get("READY") == Some("YES");
+            if !vm.is_running() || !ready {
+                fleet = Fleet::Coming;
+            }
+        }
+        fleet
+    }
+
+    fn deploying(&mut self, id: Id) {
+        let now = self.now_s();
+        let service = self.services[&id].clone();
+        for (at, role) in service.roles.iter().enumerate().filter(|(_, role)| role.state == RoleState::Deploying) {
+            let state = match self.fleet(&role.vms(), service.gated()) {
+                Fleet::Up => RoleState::Running,
+                Fleet::Coming => continue,
+                Fleet::Failed => RoleState::FailedDeploying,
+            };
+            let service = self.services.get_mut(&id).expect("it is there");
+            service.roles[at].state = state;
+            if state == RoleState::FailedDeploying {
+                return service.turn(now, ServiceState::FailedDeploying);
+            }
+        }
+        let next = roots(&self.services[&id]);
+        if !self.deploy_roles(id, &next) {
+            return;
+        }
+        let service = self.services.get_mut(&id).expect("it is there");
+        if service.roles.iter().all(|role| role.state == RoleState::Running) {
+            service.turn(now, ServiceState::Running);
+        }
+    }
+
+    /// A VM that is done lowers the cardinality; one that does not run is a warning.
+    fn watch(&mut self, id: Id) {
+        let now = self.now_s();
+        let done = |vm: &Id| self.vms.get(vm).is_none_or(|vm| vm.is_done());
+        let ill = |vm: &Id| {
+            self.vms.get(vm).is_some_and(|vm| {
+                vm.is_failed()
+                    || (vm.state == VmState::Active && vm.lcm == super::LcmState::Unknown)
+                    || matches!(
+                        vm.state,
+                        VmState::Poweroff | VmState::Undeployed | VmState::Stopped | VmState::Suspended
+                    )
+            })
+        };
+        let seen: Vec<(Vec<Id>, bool)> = self.services[&id]
+            .roles
+            .iter()
+            .map(|role| {
+                let vms = role.vms();
+                (vms.iter().filter(|vm| done(vm)).copied().collect(), vms.iter().any(ill))
+            })
+            .collect();
+        let service = self.services.get_mut(&id).expect("it is there");
+        for (role, (gone, ill)) in service.roles.iter_mut().zip(&seen) {
+            if !gone.is_empty() {
+                role.forget(gone);
+                role.cardinality = role.vms().len() as i64;
+            }
+            role.state = if *ill { RoleState::Warning } else { RoleState::Running };
+        }
+        let ill = seen.iter().any(|(_, ill)| *ill);
+        let gone = seen.iter().any(|(gone, _)| !gone.is_empty());
+        let empty = service.roles.iter().all(|role| role.vms().is_empty());
+        service.turn(now, if ill { ServiceState::Warning } else { ServiceState::Running });
+        let automatic = service.body.get("automatic_deletion") == Some(&Value::Bool(true));
+        if gone && empty && automatic {
+            self.begin_undeploy(id);
+        }
+    }
+
+    fn scaling(&mut self, id: Id) {
+        let now = self.now_s();
+        let service = self.services[&id].clone();
+        let Some(at) = service.roles.iter().position(|role| role.state == RoleState::Scaling) else {
+            return self.services.get_mut(&id).expect("it is there").turn(now, ServiceState::Running);
+        };
+        let role = &service.roles[at];
+        let finished = match role.scale_way {
+            Some(ScaleWay::Down) => {
+                if role.leaving.iter().any(|vm| self.vms.get(vm).is_some_and(|vm| !vm.is_done())) {
+                    return;
+                }
+                true
+            }
+            _ => match self.fleet(&role.vms(), service.gated()) {
+                Fleet::Up => true,
+                Fleet::Coming => return,
+                Fleet::Failed => false,
+            },
+        };
+        let now_ms = self.now_ms;
+        let second_ms = self.pace.second_ms;
+        let service = self.services.get_mut(&id).expect("it is there");
+        let role = &mut service.roles[at];
+        if !finished {
+            role.state = RoleState::FailedScaling;
+            return service.turn(now, ServiceState::FailedScaling);
+        }
+        let leaving = std::mem::take(&mut role.leaving);
+        role.forget(&leaving);
+        role.scale_way = None;
+        role.state = RoleState::Cooldown;
+        let cooldown_s = role.cooldown_asked_s.take().unwrap_or_else(|| role.cooldown_s());
+        role.cooldown_until_ms = now_ms + cooldown_s * second_ms;
+        service.turn(now, ServiceState::Cooldown);
+    }
+
+    fn cooling(&mut self, id: Id) {
+        let (now, now_ms) = (self.now_s(), self.now_ms);
+        let service = self.services.get_mut(&id).expect("it is there");
+        for role in service.roles.iter_mut().filter(|role| role.state == RoleState::Cooldown) {
+            if role.cooldown_until_ms > now_ms {
+                return;
+            }
+            role.state = RoleState::Running;
+        }
+        service.turn(now, ServiceState::Running);
+    }
+
+    pub(super) fn begin_undeploy(&mut self, id: Id) {
+        let now = self.now_s();
+        let service = self.services.get_mut(&id).expect("the caller looked");
+        service.turn(now, ServiceState::Undeploying);
+        self.undeploying(id);
+    }
+
+    fn undeploying(&mut self, id: Id) {
+        let now = self.now_s();
+        let service = self.services[&id].clone();
+        for (at, role) in service.roles.iter().enumerate() {
+            let needed = service.straight()
+                && service.removing.is_none()
+                && service.roles.iter().any(|other| {
+                    other.state != RoleState::Done && other.name != role.name && other.parents().contains(&role.name)
+                });
+            let concerned = service.removing.as_ref().is_none_or(|name| *name == role.name);
+            if needed || !concerned || role.state == RoleState::Done {
+                continue;
+            }
+            if role.state != RoleState::Undeploying {
+                self.services.get_mut(&id).expect("it is there").roles[at].state = RoleState::Undeploying;
+                role.vms().into_iter().for_each(|vm| self.shut_down(id, at, vm));
+            }
+            if role.vms().iter().all(|vm| self.vms.get(vm).is_none_or(|vm| vm.is_done())) {
+                self.services.get_mut(&id).expect("it is there").roles[at].state = RoleState::Done;
+            }
+        }
+        let service = self.services.get_mut(&id).expect("it is there");
+        if let Some(name) = service.removing.clone() {
+            if service.roles.iter().any(|role| role.name == name && role.state == RoleState::Done) {
+                service.roles.retain(|role| role.name != name);
+                service.removing = None;
+                service.turn(now, ServiceState::Running);
+            }
+        } else if service.roles.iter().all(|role| role.state == RoleState::Done) {
+            let made = service.made.clone();
+            self.services.remove(&id);
+            for network in made {
+                // Somebody else may have taken an address of it: then it stays, as in OneFlow.
+                let _ = self.delete_network(network);
+            }
+        }
+    }
+
+    /// The role's way, the service's way, `terminate`; and where that is refused, harder and harder.
+    pub(super) fn shut_down(&mut self, id: Id, at: usize, vm: Id) {
+        let service = &self.services[&id];
+        let asked = service.roles[at].shutdown_action();
+        let asked = asked.or_else(|| service.body.get("shutdown_action").map(text_of));
+        let action = match asked.as_deref() {
+            Some("terminate-hard" | "shutdown-hard") => "terminate-hard",
+            _ => "terminate",
+        };
+        if self.act(vm, action).is_err() && self.act(vm, "terminate-hard").is_err() {
+            // A VM that is gone already needs nothing more.
+            let _ = self.recover_vm(vm, 3);
+        }
+    }
+}
+
+/// Roles that wait, and whose parents all run (or, held, exist).
+fn roots(service: &Service) -> Vec<usize> {
+    let fit = |name: &String| {
+        service
+            .roles
+            .iter()
+            .any(|role| role.name == *name && matches!(role.state, RoleState::Running | RoleState::Hold))
+    };
+    let waits = |role: &super::Role| role.state == RoleState::Pending;
+    let free = |role: &super::Role| !service.straight() || role.parents().iter().all(fit);
+    (0..service.roles.len()).filter(|at| waits(&service.roles[*at]) && free(&service.roles[*at])).collect()
+}
+
+fn fill_role<'a>(
+    body: &mut serde_json::Map<String, Value>,
+    networks: &[(String, Value)],
+    inputs: impl Iterator<Item = &'a Value>,
+) {
+    if let Some(Value::String(text)) = body.get_mut("vm_template_contents") {
+        for (name, id) in networks {
+            *text = text.replace(&format!("${name}"), &text_of(id));
+        }
+        for (name, value) in inputs.filter_map(Value::as_object).flatten() {
+            *text = text.replace(&format!("${name}"), &text_of(value));
+        }
+        return;
+    }
+    let contents = body.entry("template_contents").or_insert_with(|| json!({}));
+    let Some(contents) = contents.as_object_mut() else { return };
+    for nic in contents.get_mut("NIC").and_then(Value::as_array_mut).into_iter().flatten() {
+        let asked = nic.get("NETWORK_ID").map(text_of).unwrap_or_default();
+        if let Some((_, id)) = networks.iter().find(|(name, _)| asked == format!("${name}")) {
+            nic["NETWORK_ID"] = id.clone();
+        }
+    }
+    for (name, value) in inputs.filter_map(Value::as_object).flatten() {
+        contents.insert(name.clone(), value.clone());
+        let context = contents.entry("CONTEXT").or_insert_with(|| json!({}));
+        if let Some(context) = context.as_object_mut() {
+            context.insert(name.clone(), json!(format!("${name}")));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What shall go wrong. Kept beside the cloud, asked by the servers, set by tests.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Faults {
+    pub gate: GateFaults,
+    /// oned refuses calls.
+    pub refusals: Vec<Refusal>,
+    /// The call is carried out, and the connection is cut before the answer.
+    pub lost_answers: Vec<LostAnswer>,
+    pub boot_failures: Vec<BootFailure>,
+    /// Images whose names contain one of these end in ERROR.
+    pub images_in_error: Vec<String>,
+    /// What pretended agents do wrong.
+    pub agents: Vec<AgentFault>,
+    /// Time passes, and nothing happens.
+    pub frozen: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GateFaults {
+    /// Every request is answered with this status: 401 or 500.
+    pub status: Option<u16>,
+    /// Every answer waits so long.
+    pub slow_ms: u64,
+    /// `/service` shows VMs and states as they were when this was set.
+    pub stale: bool,
+    /// Connections are cut as soon as they are made.
+    pub refuse: bool,
+    /// No other VM is one of the same service.
+    pub foreign: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// `one.vm.update`, or `*`.
+    pub method: String,
+    pub code: i32,
+    /// Behind `[method] `.
+    pub message: String,
+    /// So many times; for ever if it is left out.
+    #[serde(default)]
+    pub times: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LostAnswer {
+    pub server: Server,
+    /// A part of the method's name, or of `POST /service/7/scale`.
+    pub matching: String,
+    #[serde(default)]
+    pub times: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Server {
+    Oned,
+    Flow,
+    Gate,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootFailure {
+    /// A part of the VM's name; empty: any.
+    pub matching: String,
+    #[serde(default)]
+    pub times: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentFault {
+    /// A part of the VM's name; empty: any.
+    pub matching: String,
+    pub kind: AgentFaultKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentFaultKind {
+    /// Says nothing at all any more.
+    Silent,
+    /// READY stays or becomes NO, with this as FL_ERROR.
+    Failed(String),
+    /// An instruction is at work.
+    Busy,
+    /// The assignment is never taken.
+    Deaf,
+    /// Of the SuperLink: so many runs are at work.
+    Runs(u32),
+}
+
+/// Takes one of so many times; `None` never runs out.
+fn spend(times: &mut Option<u32>) -> bool {
+    match times {
+        None => true,
+        Some(0) => false,
+        Some(left) => {
+            *left -= 1;
+            true
+        }
+    }
+}
+
+impl Faults {
+    pub fn takes_boot(&mut self, vm: &str) -> bool {
+        self.boot_failures.iter_mut().any(|fault| vm.contains(&fault.matching) && spend(&mut fault.times))
+    }
+
+    pub fn agent(&self, vm: &str) -> impl Iterator<Item = &AgentFaultKind> {
+        self.agents.iter().filter(move |fault| vm.contains(&fault.matching)).map(|fault| &fault.kind)
+    }
+
+    pub fn takes_answer(&mut self, server: Server, request: &str) -> bool {
+        let fits = |fault: &LostAnswer| fault.server == server && request.contains(&fault.matching);
+        self.lost_answers.iter_mut().any(|fault| fits(fault) && spend(&mut fault.times))
+    }
+
+    pub fn refusal(&mut self, method: &str) -> Option<(i32, String)> {
+        let fits = |fault: &Refusal| fault.method == method || fault.method == "*";
+        let found = self.refusals.iter_mut().find(|fault| fits(fault) && fault.times != Some(0))?;
+        spend(&mut found.times);
+        Some((found.code, found.message.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_run_out() {
+        let text = r#"{"boot_failures": [{"matching": "node", "times": 2}],
+                       "lost_answers": [{"server": "oned", "matching": "instantiate", "times": 1}],
+                       "refusals": [{"method": "one.vm.update", "code": 512, "message": "no"}]}"#;
+        let mut faults: Faults = serde_json::from_str(text).expect("it is understood");
+        assert_eq!(["x", "node_1", "node_2", "node_3"].map(|vm| faults.takes_boot(vm)), [false, true, true, false]);
+        let mut lost = |server| faults.takes_answer(server, "one.template.instantiate");
+        assert_eq!([lost(Server::Flow), lost(Server::Oned), lost(Server::Oned)], [false, true, false]);
+        assert!(faults.refusal("one.vm.update").is_some() && faults.refusal("one.vm.info").is_none());
+        assert!(serde_json::from_str::<Faults>(r#"{"nope": 1}"#).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! Serving HTTP: each server is a function from a request to an answer, or to none.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+/// A longer body is not read.
+const BODY_BYTES: usize = 64 << 20;
+
+pub struct Asked {
+    pub method: Method,
+    pub path: String,
+    pub query: String,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+impl Asked {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    pub fn query(&self, name: &str) -> Option<String> {
+        parameter(&self.query, name)
+    }
+
+    /// `POST /service/7/scale`
+    pub fn line(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+pub fn parameter(encoded: &str, name: &str) -> Option<String> {
+    form_urlencoded::parse(encoded.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+pub struct Answer {
+    pub status: u16,
+    /// None of an empty answer.
+    pub kind: Option<&'static str>,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn new(status: u16, kind: &'static str, body: impl Into<String>) -> Answer {
+        Answer { status, kind: Some(kind), body: body.into() }
+    }
+
+    pub fn empty(status: u16) -> Answer {
+        Answer { status, kind: None, body: String::new() }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the connection is cut, as a test wants it")]
+struct Cut;
+
+/// `None` of the handler cuts the connection. `refuses` is asked for each connection.
+pub async fn serve<H, F>(listener: TcpListener, refuses: impl Fn() -> bool + Send + 'static, handler: H) -> Infallible
+where
+    H: Fn(Asked) -> F + Send + Sync + 'static,
+    F: Future<Output = Option<Answer>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    // Dropped with the server: then all its connections end.
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        if refuses() {
+            continue;
+        }
+        let handler = Arc::clone(&handler);
+        connections.spawn(async move {
+            let service = service_fn(move |request: Request<Incoming>| {
+                let handler = Arc::clone(&handler);
+                async move {
+                    let Some(asked) = read(request).await else { return Err(Cut) };
+                    let answer = handler(asked).await.ok_or(Cut)?;
+                    let mut response =
+                        Response::builder().status(answer.status).header("X-Content-Type-Options", "nosniff");
+                    if let Some(kind) = answer.kind {
+                        response = response.header("Content-Type", kind);
+                    }
+                    response.body(Full::new(Bytes::from(answer.body))).map_err(|_| Cut)
+                }
+            });
+            // A client that goes away, or a cut that was asked for, is no error of the server.
+            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+async fn read(request: Request<Incoming>) -> Option<Asked> {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, BODY_BYTES).collect().await.ok()?.to_bytes();
+    Some(Asked {
+        method: parts.method,
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
+        headers: parts.headers,
+        body: String::from_utf8_lossy(&body).into_owned(),
+    })
+}
