@@ -1,6 +1,7 @@
 //! The cloud itself: looks at it, and carries out steps. What is done already is done again without harm.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::sync::Mutex;
 use trellis_one::flow::{FlowVersion, Instantiation, KeptTemplate, OneFlow, Service};
@@ -36,8 +37,8 @@ impl From<Error> for Trouble {
 
 /// A site's cloud. Who calls is read from the file of the site whenever the connection is made anew.
 pub struct Cloud {
-    one: OneSite,
-    callers: Mutex<Option<std::sync::Arc<Callers>>>,
+    pub one: OneSite,
+    callers: Mutex<Option<Arc<Callers>>>,
 }
 
 struct Callers {
@@ -55,13 +56,13 @@ impl Cloud {
         *self.callers.lock().await = None;
     }
 
-    async fn callers(&self) -> Result<std::sync::Arc<Callers>, Trouble> {
+    async fn callers(&self) -> Result<Arc<Callers>, Trouble> {
         let mut known = self.callers.lock().await;
         if let Some(callers) = known.as_ref() {
-            return Ok(std::sync::Arc::clone(callers));
+            return Ok(Arc::clone(callers));
         }
-        let callers = std::sync::Arc::new(connect(&self.one).await?);
-        *known = Some(std::sync::Arc::clone(&callers));
+        let callers = Arc::new(connect(&self.one).await?);
+        *known = Some(Arc::clone(&callers));
         Ok(callers)
     }
 
@@ -130,8 +131,7 @@ async fn carry_out(Callers { oned, flow }: &Callers, step: &Step) -> Result<(), 
         Step::DeleteServiceTemplate { id } => flow.template_delete(sent(*id)).await,
         Step::Instantiate { template, plan } => {
             let cardinalities = plan.roles.iter().map(|role| (role.name.clone(), role.cardinality)).collect();
-            let instantiation =
-                Instantiation { name: plan.name.clone(), cardinalities, ..Instantiation::default() };
+            let instantiation = Instantiation { name: plan.name.clone(), cardinalities, ..Instantiation::default() };
             flow.instantiate(sent(*template), &instantiation).await.map(drop)
         }
         Step::AddRole { service, role } => flow.add_role(sent(*service), role).await,

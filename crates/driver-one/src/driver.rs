@@ -8,8 +8,9 @@ use tokio::task::JoinSet;
 use trellis_plan::{Action, Call, Capabilities, Desired, Driver, Observation, Outcome, Rendering};
 use trellis_spec::{Name, OneSite};
 
+use crate::cloud::Cloud;
 use crate::fleet::Fleet;
-use crate::home::Home;
+use crate::home;
 use crate::keeper::{self, Pace};
 use crate::memory::Limits;
 use crate::preview::preview;
@@ -19,63 +20,84 @@ pub type Wake = Arc<dyn Fn(&Name) + Send + Sync>;
 pub type TrustElsewhere = Arc<dyn Fn(&Name) -> Option<PathBuf> + Send + Sync>;
 
 #[derive(Clone)]
-pub struct OneSettings {
+pub struct HouseSettings {
     /// Where the drivers of all OpenNebula sites keep things.
     pub directory: PathBuf,
-    pub site: Name,
-    pub one: OneSite,
     pub limits: Limits,
     pub pace: Pace,
     pub trust: TrustElsewhere,
+    /// Called with the name of a federation of which a part became ready, ended or went.
+    pub wake: Wake,
 }
 
-impl OneSettings {
-    pub fn new(directory: PathBuf, site: Name, one: OneSite) -> OneSettings {
+impl HouseSettings {
+    pub fn new(directory: PathBuf, wake: Wake) -> HouseSettings {
         let (limits, pace, trust) = (Limits::default(), Pace::default(), Arc::new(|_: &Name| None));
-        OneSettings { directory, site, one, limits, pace, trust }
+        HouseSettings { directory, limits, pace, trust, wake }
     }
 }
 
-/// One site. Federations are taken up when they are first asked for.
-pub struct OneDriver {
-    settings: OneSettings,
-    wake: Wake,
-    fleets: Mutex<BTreeMap<Name, Arc<Fleet>>>,
+/// All OpenNebula sites of a control plane. Federations are taken up when they are first asked for, and kept from then on.
+pub struct OneHouse {
+    settings: HouseSettings,
+    fleets: Mutex<BTreeMap<(Name, Name), Arc<Fleet>>>,
+    /// One for each way in which a site was ever described.
+    clouds: Mutex<Vec<Arc<Cloud>>>,
     keepers: Mutex<JoinSet<()>>,
 }
 
-impl OneDriver {
-    /// `wake` is called with the name of a federation of which a part became ready, ended or went. Needs a runtime.
-    pub fn open(settings: OneSettings, wake: Wake) -> OneDriver {
-        OneDriver { settings, wake, fleets: Mutex::default(), keepers: Mutex::new(JoinSet::new()) }
+/// One site as a document has it.
+pub struct OneDriver {
+    house: Arc<OneHouse>,
+    site: Name,
+    cloud: Arc<Cloud>,
+}
+
+impl OneHouse {
+    /// Needs a runtime when a site is used.
+    pub fn open(settings: HouseSettings) -> Arc<OneHouse> {
+        let keepers = Mutex::new(JoinSet::new());
+        Arc::new(OneHouse { settings, fleets: Mutex::default(), clouds: Mutex::default(), keepers })
+    }
+
+    pub fn site(self: &Arc<Self>, site: &Name, one: &OneSite) -> OneDriver {
+        let mut clouds = locked(&self.clouds);
+        let known = clouds.iter().find(|cloud| cloud.one == *one).cloned();
+        let cloud = known.unwrap_or_else(|| {
+            let cloud = Arc::new(Cloud::new(one.clone()));
+            clouds.push(Arc::clone(&cloud));
+            cloud
+        });
+        OneDriver { house: Arc::clone(self), site: site.clone(), cloud }
     }
 
     /// Whom users of a federation must trust; `None`: it has no TLS, or its coordinator has not said so yet.
     pub fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(self.home(federation).trust()).filter(|path| path.exists())
+        Some(home::trust(&self.settings.directory, federation)).filter(|path| path.exists())
     }
 
     /// The token of the SuperLink's first admin.
     pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(self.home(federation).admin_token()).filter(|path| path.exists())
+        Some(home::admin_token(&self.settings.directory, federation)).filter(|path| path.exists())
     }
 
-    fn home(&self, federation: &Name) -> Home {
-        Home::new(&self.settings.directory, federation, &self.settings.site)
-    }
-
-    fn fleet(&self, federation: &Name) -> Result<Arc<Fleet>, String> {
+    fn fleet(&self, federation: &Name, site: &Name, cloud: &Arc<Cloud>) -> Result<Arc<Fleet>, String> {
         let mut fleets = locked(&self.fleets);
-        if let Some(fleet) = fleets.get(federation) {
+        let key = (federation.clone(), site.clone());
+        if let Some(fleet) = fleets.get(&key) {
             return Ok(Arc::clone(fleet));
         }
-        let OneSettings { directory, site, one, limits, pace, trust } = &self.settings;
-        let trust = trust(federation);
-        let fleet = Fleet::open(directory, federation, site, one, *limits, trust, Arc::clone(&self.wake));
+        let fleet = Fleet::open(&self.settings, federation, site, cloud);
         let fleet = Arc::new(fleet.map_err(|error| error.to_string())?);
-        fleets.insert(federation.clone(), Arc::clone(&fleet));
-        locked(&self.keepers).spawn(keeper::keep(Arc::clone(&fleet), *pace));
+        fleets.insert(key, Arc::clone(&fleet));
+        locked(&self.keepers).spawn(keeper::keep(Arc::clone(&fleet), self.settings.pace));
         Ok(fleet)
+    }
+}
+
+impl OneDriver {
+    fn fleet(&self, federation: &Name) -> Result<Arc<Fleet>, String> {
+        self.house.fleet(federation, &self.site, &self.cloud)
     }
 }
 
@@ -87,7 +109,7 @@ impl Driver for OneDriver {
     fn observe<'a>(&'a self, federation: &'a Name, _site: &'a Name) -> Call<'a, Observation> {
         Box::pin(async move {
             match self.fleet(federation) {
-                Ok(fleet) => fleet.observe().await,
+                Ok(fleet) => fleet.observe(&self.cloud).await,
                 Err(why) => Observation::Unreachable { why },
             }
         })
@@ -99,6 +121,7 @@ impl Driver for OneDriver {
                 Ok(fleet) => fleet,
                 Err(why) => return Outcome::Refused { why, retry: true },
             };
+            fleet.move_to(&self.cloud);
             let outcome = fleet.apply(action).await;
             outcome.unwrap_or_else(|error| Outcome::Failed { why: error.to_string() })
         })
@@ -106,12 +129,13 @@ impl Driver for OneDriver {
 
     fn hear(&self, federation: &Name, _site: &Name, wanted: &[&Desired]) {
         if let Ok(fleet) = self.fleet(federation) {
+            fleet.move_to(&self.cloud);
             fleet.hear(wanted);
         }
     }
 
     fn preview(&self, federation: &Name, site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
-        preview(&self.settings.one, federation, site, wanted)
+        preview(&self.cloud.one, federation, site, wanted)
     }
 }
 

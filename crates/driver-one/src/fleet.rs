@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex as StdMutex, MutexGuard as StdGuard, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
@@ -14,11 +14,11 @@ use trellis_one::keys::TRELLIS_INSTANCE;
 use trellis_plan::{
     Action, Desired, Millis, Observation, Offer, Orders, Outcome, PoolRules, ResourceId, Seen, Sighting, Spec, Verb,
 };
-use trellis_spec::{Name, OneSite};
+use trellis_spec::Name;
 
 use crate::cloud::{Cloud, Trouble};
 use crate::disk;
-use crate::driver::Wake;
+use crate::driver::{HouseSettings, Wake};
 use crate::home::Home;
 use crate::memory::{Limits, Memory};
 use crate::next::settle;
@@ -34,9 +34,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 pub struct Fleet {
     pub federation: Name,
     pub site: Name,
-    pub one: OneSite,
     pub home: Home,
-    pub cloud: Cloud,
+    /// As the document has it now.
+    cloud: StdMutex<Arc<Cloud>>,
     pub limits: Limits,
     pub wake: Wake,
     /// The authorities of a coordinator that another driver made.
@@ -64,17 +64,8 @@ pub struct State {
 
 impl Fleet {
     /// Reads what earlier drivers left. `Err`: why nothing can be done here.
-    #[allow(clippy::too_many_arguments)]
-    pub fn open(
-        directory: &std::path::Path,
-        federation: &Name,
-        site: &Name,
-        one: &OneSite,
-        limits: Limits,
-        trust: Option<PathBuf>,
-        wake: Wake,
-    ) -> io::Result<Fleet> {
-        let home = Home::new(directory, federation, site);
+    pub fn open(settings: &HouseSettings, federation: &Name, site: &Name, cloud: &Arc<Cloud>) -> io::Result<Fleet> {
+        let home = Home::new(&settings.directory, federation, site);
         disk::make_directory(&home.records())?;
         let lock = File::create(home.lock())?;
         if !take(&lock) {
@@ -93,12 +84,11 @@ impl Fleet {
         Ok(Fleet {
             federation: federation.clone(),
             site: site.clone(),
-            one: one.clone(),
             home,
-            cloud: Cloud::new(one.clone()),
-            limits,
-            wake,
-            trust,
+            cloud: StdMutex::new(Arc::clone(cloud)),
+            limits: settings.limits,
+            wake: Arc::clone(&settings.wake),
+            trust: (settings.trust)(federation),
             changed: Notify::new(),
             state: Mutex::new(state),
             rules: StdMutex::default(),
@@ -108,6 +98,19 @@ impl Fleet {
 
     pub async fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().await
+    }
+
+    pub fn cloud(&self) -> Arc<Cloud> {
+        Arc::clone(&locked(&self.cloud))
+    }
+
+    /// The document may have another network, or another file of who calls.
+    pub fn move_to(&self, cloud: &Arc<Cloud>) {
+        let mut known = locked(&self.cloud);
+        if known.one != cloud.one {
+            *known = Arc::clone(cloud);
+            self.changed.notify_one();
+        }
     }
 
     /// Rules of pools, as the document has them now.
@@ -133,11 +136,11 @@ impl Fleet {
         locked(&self.rules).clone()
     }
 
-    pub async fn observe(&self) -> Observation {
-        match self.cloud.glance(&self.federation, &self.site).await {
+    pub async fn observe(&self, cloud: &Cloud) -> Observation {
+        match cloud.glance(&self.federation, &self.site).await {
             Ok(view) => self.seen(view).await,
             Err(Trouble { why, .. }) => {
-                self.cloud.forget().await;
+                cloud.forget().await;
                 Observation::Unreachable { why }
             }
         }
@@ -212,7 +215,7 @@ impl Fleet {
             Verb::Drain { .. } => Ok(Outcome::Done),
             Verb::Delete { .. } => {
                 // A VM with its mark may be there although nobody remembers it.
-                let view = match self.cloud.glance(&self.federation, &self.site).await {
+                let view = match self.cloud().glance(&self.federation, &self.site).await {
                     Ok(view) => view,
                     Err(Trouble { why, .. }) => return Ok(Outcome::Refused { why, retry: true }),
                 };

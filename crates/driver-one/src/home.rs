@@ -6,6 +6,17 @@ use std::path::{Path, PathBuf};
 use trellis_plan::ResourceId;
 use trellis_spec::Name;
 
+const TRUST: &str = "trust.pem";
+const ADMIN_TOKEN: &str = "admin.token";
+
+pub fn trust(directory: &Path, federation: &Name) -> PathBuf {
+    directory.join(federation.as_str()).join(TRUST)
+}
+
+pub fn admin_token(directory: &Path, federation: &Name) -> PathBuf {
+    directory.join(federation.as_str()).join(ADMIN_TOKEN)
+}
+
 #[derive(Debug, Clone)]
 pub struct Home {
     federation: PathBuf,
@@ -27,20 +38,16 @@ impl Home {
 
     /// The same authorities as a file, for users.
     pub fn trust(&self) -> PathBuf {
-        self.federation.join("trust.pem")
+        self.federation.join(TRUST)
     }
 
     pub fn admin_token(&self) -> PathBuf {
-        self.federation.join("admin.token")
+        self.federation.join(ADMIN_TOKEN)
     }
 
     /// Private keys of the tunnels of all sites: each side needs the other's public one.
     pub fn tunnel_key(&self, site: &Name) -> PathBuf {
         self.federation.join("tunnels").join(format!("{site}.key"))
-    }
-
-    pub fn federation(&self) -> &Path {
-        &self.federation
     }
 
     pub fn tunnels(&self) -> PathBuf {

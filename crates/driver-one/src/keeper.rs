@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trellis_plan::{Phase, ResourceId, Sighting};
+use trellis_spec::OneSite;
 
-use crate::cloud::Trouble;
+use crate::cloud::{Cloud, Trouble};
 use crate::coordinator::Coordinator;
 use crate::disk;
 use crate::fleet::{Fleet, State, now_ms};
@@ -50,7 +51,7 @@ pub async fn keep(fleet: Arc<Fleet>, pace: Pace) {
             Ok(false) => pace.resting,
             Err(trouble) => {
                 tracing::warn!(federation = %fleet.federation, site = %fleet.site, "{}", trouble.why);
-                fleet.cloud.forget().await;
+                fleet.cloud().forget().await;
                 let wait = pause;
                 pause = (pause * 2).min(pace.longest);
                 tokio::select! {
@@ -72,7 +73,8 @@ type Phases = BTreeMap<ResourceId, String>;
 
 /// One look, and what follows from it. `true`: something is on its way.
 async fn pass(fleet: &Fleet, told: &mut Phases) -> Result<bool, Trouble> {
-    let view = fleet.cloud.look(&fleet.federation, &fleet.site).await?;
+    let cloud = fleet.cloud();
+    let view = cloud.look(&fleet.federation, &fleet.site).await?;
     let lacking = {
         let mut state = fleet.lock().await;
         follow(fleet, &mut state, &view).map_err(broken)?;
@@ -81,7 +83,7 @@ async fn pass(fleet: &Fleet, told: &mut Phases) -> Result<bool, Trouble> {
     let waits = enrol(fleet, lacking).await;
     let decided = {
         let mut state = fleet.lock().await;
-        let mut decided = decide(fleet, &state, &view).map_err(broken)?;
+        let mut decided = decide(fleet, &cloud.one, &state, &view).map_err(broken)?;
         decided.troubles.extend(waits);
         state.trouble = (!decided.troubles.is_empty()).then(|| decided.troubles.join("; "));
         tell(fleet, &state, &view, told);
@@ -89,7 +91,7 @@ async fn pass(fleet: &Fleet, told: &mut Phases) -> Result<bool, Trouble> {
         decided
     };
     let busy = !decided.steps.is_empty() || told.values().any(|word| word != "ready");
-    carry_out(fleet, &decided.steps).await?;
+    carry_out(fleet, &cloud, &decided.steps).await?;
     Ok(busy)
 }
 
@@ -145,7 +147,7 @@ async fn enrol(fleet: &Fleet, lacking: Vec<Record>) -> Vec<String> {
     Vec::new()
 }
 
-fn decide(fleet: &Fleet, state: &State, view: &View) -> io::Result<Next> {
+fn decide(fleet: &Fleet, one: &OneSite, state: &State, view: &View) -> io::Result<Next> {
     let wanted = state.records.values().filter(|record| record.is_wanted());
     let specs = wanted.filter_map(|record| record.desired.as_ref().map(|desired| &desired.spec));
     let secrets = Secrets::load(&fleet.home, &fleet.site, specs)?;
@@ -154,7 +156,7 @@ fn decide(fleet: &Fleet, state: &State, view: &View) -> io::Result<Next> {
     Ok(next(&Ground {
         federation: &fleet.federation,
         site: &fleet.site,
-        one: &fleet.one,
+        one,
         records: &state.records,
         view,
         memory: &state.memory,
@@ -176,10 +178,10 @@ fn trust(fleet: &Fleet) -> io::Result<Option<String>> {
     Ok(pem.map(|pem| base64::engine::general_purpose::STANDARD.encode(pem)))
 }
 
-async fn carry_out(fleet: &Fleet, steps: &[Step]) -> Result<(), Trouble> {
+async fn carry_out(fleet: &Fleet, cloud: &Cloud, steps: &[Step]) -> Result<(), Trouble> {
     for step in steps {
         tracing::debug!(federation = %fleet.federation, site = %fleet.site, "{}", step.word());
-        let done = fleet.cloud.carry_out(step).await;
+        let done = cloud.carry_out(step).await;
         let mut state = fleet.lock().await;
         state.memory.tried(step, now_ms());
         if let Err(trouble) = done {

@@ -18,8 +18,10 @@ mod record;
 mod render;
 mod secrets;
 mod sight;
+#[cfg(test)]
+mod testing;
 mod view;
 
-pub use driver::{OneDriver, OneSettings, TrustElsewhere, Wake};
+pub use driver::{HouseSettings, OneDriver, OneHouse, TrustElsewhere, Wake};
 pub use keeper::Pace;
 pub use memory::Limits;

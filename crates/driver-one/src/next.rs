@@ -44,26 +44,69 @@ pub struct Ground<'a> {
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant)]
 pub enum Step {
-    MakeImage { template: Template, datastore: Option<u32> },
-    DeleteImage { image: u32 },
-    MakeTemplate { template: Template },
-    UpdateTemplate { id: u32, template: Template },
-    DeleteTemplate { id: u32 },
-    MakeServiceTemplate { plan: ServiceTemplate },
-    UpdateServiceTemplate { id: u32, plan: ServiceTemplate },
-    DeleteServiceTemplate { id: u32 },
+    MakeImage {
+        template: Template,
+        datastore: Option<u32>,
+    },
+    DeleteImage {
+        image: u32,
+    },
+    MakeTemplate {
+        template: Template,
+    },
+    UpdateTemplate {
+        id: u32,
+        template: Template,
+    },
+    DeleteTemplate {
+        id: u32,
+    },
+    MakeServiceTemplate {
+        plan: ServiceTemplate,
+    },
+    UpdateServiceTemplate {
+        id: u32,
+        plan: ServiceTemplate,
+    },
+    DeleteServiceTemplate {
+        id: u32,
+    },
     /// With so many VMs in each role.
-    Instantiate { template: u32, plan: ServiceTemplate },
-    AddRole { service: u32, role: RoleTemplate },
-    Scale { service: u32, role: String, cardinality: u32 },
-    RecoverService { service: u32 },
-    DeleteService { service: u32 },
+    Instantiate {
+        template: u32,
+        plan: ServiceTemplate,
+    },
+    AddRole {
+        service: u32,
+        role: RoleTemplate,
+    },
+    Scale {
+        service: u32,
+        role: String,
+        cardinality: u32,
+    },
+    RecoverService {
+        service: u32,
+    },
+    DeleteService {
+        service: u32,
+    },
     /// Takes it away in whatever state it is, with its VMs.
-    RemoveService { service: u32 },
+    RemoveService {
+        service: u32,
+    },
     /// Template of a VM's user template.
-    Tell { vm: u32, attributes: BTreeMap<String, String> },
-    Act { vm: u32, action: VmAction },
-    RetryVm { vm: u32 },
+    Tell {
+        vm: u32,
+        attributes: BTreeMap<String, String>,
+    },
+    Act {
+        vm: u32,
+        action: VmAction,
+    },
+    RetryVm {
+        vm: u32,
+    },
 }
 
 impl Step {
@@ -129,3 +172,6 @@ impl Ground<'_> {
         !matches!(state, Some(ServiceState::Turns)) || self.memory.lasts_ms(self.now_ms) >= self.limits.stuck_ms
     }
 }
+
+#[cfg(test)]
+mod tests;

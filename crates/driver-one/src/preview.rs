@@ -81,3 +81,55 @@ fn hidden() -> Secrets {
         certificate: Some(OwnCertificate { trust: text(), certificate: text(), key: text() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trellis_one::flow::lint;
+
+    use super::*;
+    use crate::testing;
+
+    fn check_golden(file: &str, text: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
+        if std::env::var_os("UPDATE_GOLDENS").is_some() {
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("the directory is made");
+            std::fs::write(&path, text).expect("the golden is written");
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(text, golden, "{} differs; UPDATE_GOLDENS=1 writes it anew", path.display());
+    }
+
+    fn wanted() -> Vec<Desired> {
+        let parts = ["f/lab/coordinator", "f/lab/node/cpu-0", "f/lab/node/cpu-1", "f/lab/node/gpu-0"];
+        parts.iter().map(|part| testing::desired(part)).collect()
+    }
+
+    #[test]
+    fn templates_are_what_they_were() {
+        let (federation, site) = (testing::name("f"), testing::name("lab"));
+        let (templates, service) = rendered(&testing::site(), &federation, &site, &wanted());
+        assert_eq!(lint(&service), Vec::<String>::new());
+        let mut text = String::new();
+        for Rendering { title, text: body } in &templates {
+            text.push_str(&format!("# {title}\n{body}\n\n"));
+        }
+        check_golden("vm-templates.txt", &text);
+        for (version, file) in [(FlowVersion::V7, "service-7.json"), (FlowVersion::V6, "service-6.json")] {
+            let text = serde_json::to_string_pretty(&service.render(version)).expect("JSON");
+            check_golden(file, &format!("{text}\n"));
+        }
+    }
+
+    #[test]
+    fn nothing_secret_is_shown_and_nothing_is_rendered_for_nothing() {
+        let (federation, site) = (testing::name("f"), testing::name("lab"));
+        assert_eq!(preview(&testing::site(), &federation, &site, &[]), Vec::new());
+        let shown = preview(&testing::site(), &federation, &site, &wanted());
+        assert!(shown.iter().any(|rendering| rendering.text.contains("FL_ADMIN_TOKEN")));
+        for rendering in shown {
+            for line in rendering.text.lines().filter(|line| line.contains("FL_ADMIN_TOKEN")) {
+                assert!(line.contains(HIDDEN), "{line}");
+            }
+        }
+    }
+}

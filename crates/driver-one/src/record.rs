@@ -135,10 +135,9 @@ impl Record {
                 Err(refused("another generation is there"))
             }
             Verb::Restart { .. } => Ok(started(self.restarted(told, order, now_ms))),
-            Verb::Drain { .. } if self.id.node_key().is_none() => Err(Outcome::Refused {
-                why: "a coordinator has no work of its own to finish".to_owned(),
-                retry: false,
-            }),
+            Verb::Drain { .. } if self.id.node_key().is_none() => {
+                Err(Outcome::Refused { why: "a coordinator has no work of its own to finish".to_owned(), retry: false })
+            }
             Verb::Drain { .. } if self.vm.is_none() => Err(refused("it has not started yet")),
             Verb::Drain { .. } => Ok(started(Record { draining: true, order, ..self.clone() })),
         }

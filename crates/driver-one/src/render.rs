@@ -13,7 +13,6 @@ use trellis_spec::Name;
 pub mod labels {
     pub use trellis_one::keys::TRELLIS_FEDERATION as FEDERATION;
 
-
     pub const SITE: &str = "TRELLIS_SITE";
     pub const ROLE: &str = "TRELLIS_ROLE";
     /// Of a node's role: the pool.

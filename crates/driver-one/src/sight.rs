@@ -125,3 +125,99 @@ fn program(spec: &Spec) -> Option<String> {
         Spec::Node(spec) => spec.program.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use trellis_plan::Order;
+
+    use super::*;
+    use crate::record::Restart;
+    use crate::testing;
+
+    const NOW_MS: u64 = 1_000_000_000;
+    const LIMITS: Limits =
+        Limits { stuck_ms: 1000, pause_ms: 10, silent_ms: 60_000, most_recoveries: 1, most_retries: 1 };
+
+    fn record() -> Record {
+        let mut record = Record::new(testing::desired("f/lab/node/cpu-0"), Order::default(), 7);
+        record.vm = Some(4);
+        record
+    }
+
+    fn seen(record: &Record, vm: VmSeen, since_ms: u64) -> Sighting {
+        let view = View { vms: vec![vm], ..View::default() };
+        let mut memory = Memory::default();
+        memory.look(&view, &LIMITS, NOW_MS);
+        let now_ms = NOW_MS + since_ms;
+        sight(record, &Looked { view: &view, memory: &memory, limits: &LIMITS, trouble: None, now_ms })
+    }
+
+    fn word(sighting: &Sighting) -> String {
+        match sighting {
+            Sighting::Absent => "absent".to_owned(),
+            Sighting::Unknown { why } => format!("unknown: {why}"),
+            Sighting::Present { facts, .. } => match &facts.phase {
+                Phase::Failed { why } => format!("failed: {why}"),
+                phase => format!("{phase:?}").to_lowercase(),
+            },
+        }
+    }
+
+    #[test]
+    fn ready_is_only_who_says_so_of_what_it_was_told_last_and_is_heard() {
+        let generation = record().generation().expect("it has one").to_string();
+        let generation = generation.as_str();
+        let seconds = (NOW_MS / 1000).to_string();
+        let fresh = (keys::TRELLIS_SEEN, seconds.as_str());
+        let old = (keys::TRELLIS_SEEN, "5");
+        let told = (keys::TRELLIS_GENERATION, generation);
+        let (yes, no) = ((keys::READY, "YES"), (keys::READY, "NO"));
+        let error = (keys::FL_ERROR, "port_busy: 9092");
+        let cases: &[(&[(&str, &str)], &str)] = &[
+            (&[], "starting"),
+            (&[yes], "starting"),
+            (&[yes, fresh], "starting"),
+            (&[yes, fresh, (keys::TRELLIS_GENERATION, "0000000000000001")], "starting"),
+            (&[yes, fresh, told], "ready"),
+            (&[yes, fresh, told, error], "ready"),
+            (&[no, fresh, told], "starting"),
+            (&[no, fresh, told, error], "failed: port_busy: 9092"),
+            (&[no, fresh, error], "failed: port_busy: 9092"),
+            (&[yes, old, told], "unknown: the agent in VM 4 has said nothing for 60 s"),
+        ];
+        for (attributes, expected) in cases {
+            assert_eq!(word(&seen(&record(), testing::vm(4, attributes), 0)), *expected, "{attributes:?}");
+        }
+        let silent = seen(&record(), testing::vm(4, &[yes, fresh, told]), 60_000);
+        assert!(word(&silent).starts_with("unknown"), "what it said long ago does not count: {silent:?}");
+    }
+
+    #[test]
+    fn a_restart_is_over_when_another_instance_speaks() {
+        let generation = record().generation().expect("it has one").to_string();
+        let seconds = (NOW_MS / 1000).to_string();
+        let restart = Some(Restart { instance: Some("11".to_owned()), machine: false });
+        let record = Record { restart, ..record() };
+        for (instance, expected) in [("11", "starting"), ("12", "ready")] {
+            let said = [
+                (keys::READY, "YES"),
+                (keys::TRELLIS_SEEN, seconds.as_str()),
+                (keys::TRELLIS_GENERATION, generation.as_str()),
+                (keys::TRELLIS_INSTANCE, instance),
+            ];
+            assert_eq!(word(&seen(&record, testing::vm(4, &said), 0)), expected);
+        }
+    }
+
+    #[test]
+    fn the_state_of_the_vm_comes_first() {
+        let of = |life: Life| word(&seen(&record(), VmSeen { life, ..testing::vm(4, &[(keys::READY, "YES")]) }, 0));
+        assert_eq!(of(Life::Starts), "starting");
+        assert!(of(Life::Unknown).starts_with("unknown"));
+        assert!(of(Life::Off).starts_with("failed"));
+        assert_eq!(of(Life::Failed), "starting", "it is tried again first");
+        let other = seen(&record(), testing::vm(5, &[]), 0);
+        assert_eq!(word(&other), "failed: its VM 4 is gone");
+        assert_eq!(word(&seen(&Record { wish: Wish::Gone, ..record() }, testing::vm(4, &[]), 0)), "stopping");
+    }
+}

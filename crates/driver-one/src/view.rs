@@ -21,8 +21,6 @@ pub struct View {
     pub service_templates: Vec<ServiceTemplateSeen>,
     /// The first is the one in use; more of them are left over from answers that were lost.
     pub services: Vec<ServiceSeen>,
-    /// VMs that the user's quota still has room for; `None`: nobody says.
-    pub room: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

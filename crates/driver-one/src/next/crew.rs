@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trellis_one::keys::{Assignment, TRELLIS_ASSIGNMENT, TRELLIS_DRAIN, TRELLIS_PART, TRELLIS_RESTART};
 use trellis_one::VmAction;
+use trellis_one::keys::{Assignment, TRELLIS_ASSIGNMENT, TRELLIS_DRAIN, TRELLIS_PART, TRELLIS_RESTART};
 use trellis_plan::{Spec, Tunnel};
 use trellis_spec::Name;
 
@@ -74,12 +74,16 @@ impl<'a> Crew<'a> {
                 // OneFlow may have taken the VM of another node of this pool: that one has this VM then.
                 (Wish::Gone, Some(vm)) if elastic => match self.roles.get_mut(&of) {
                     Some(role) if is_of(vm, role) => role.free.push(vm),
-                    _ => drop(self.doomed.insert(vm.id)),
+                    _ => self.doom(vm),
                 },
-                (Wish::Gone, Some(vm)) => drop(self.doomed.insert(vm.id)),
+                (Wish::Gone, Some(vm)) => self.doom(vm),
                 (Wish::Gone, None) => {}
             }
         }
+    }
+
+    fn doom(&mut self, vm: &VmSeen) {
+        self.doomed.insert(vm.id);
     }
 
     /// VMs without a mark are for those who wait; what is left over goes, unless OneFlow decides how many there are.
@@ -94,7 +98,7 @@ impl<'a> Crew<'a> {
             match role {
                 Some(role) if of_gateway && vm.mark().is_none_or(|mark| mark == gateway) => role.free.push(vm),
                 Some(role) if is_of(vm, role) && matches!(vm.life, Life::Starts | Life::Runs) => role.free.push(vm),
-                _ => drop(self.doomed.insert(vm.id)),
+                _ => self.doom(vm),
             }
         }
         for (of, role) in &mut self.roles {
@@ -109,9 +113,10 @@ impl<'a> Crew<'a> {
         // Of an elastic pool: those that nobody will take over.
         for (record, vm) in self.ground.records.values().filter_map(|record| Some((record, record.vm?))) {
             let of = RoleOf::of(record.id.node_key());
-            let taken = self.roles.get(&of).is_some_and(|role| {
-                role.free.iter().take(role.waiting.len()).any(|free| free.id == vm)
-            });
+            let taken = self
+                .roles
+                .get(&of)
+                .is_some_and(|role| role.free.iter().take(role.waiting.len()).any(|free| free.id == vm));
             if record.wish == Wish::Gone && !taken {
                 self.doomed.insert(vm);
             }

@@ -193,9 +193,10 @@ fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Opti
         // VMs that are being made, and those that went without OneFlow having noticed, are waited for.
         let counted = u32::try_from(seen.vms.len()).unwrap_or(u32::MAX);
         let settled = counted == seen.cardinality && seen.vms.iter().all(|id| crew.lives(*id));
-        let missing = role.missing();
-        let order = Step::Scale { service: service.id, role: role.name.clone(), cardinality: counted + missing };
-        (settled && missing > 0).then_some(order)
+        let most = plan.roles.iter().find(|plan| plan.name == role.name).and_then(|plan| plan.max_vms);
+        let cardinality = (counted + role.missing()).min(most.unwrap_or(u32::MAX));
+        let order = Step::Scale { service: service.id, role: role.name.clone(), cardinality };
+        (settled && cardinality > counted).then_some(order)
     })
 }
 
@@ -206,7 +207,8 @@ fn named(all: &[Named], wanted: &str) -> Option<u32> {
 
 fn unknown(what: &str, wanted: &str, all: &[Named]) -> String {
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    let have = if names.is_empty() { "there is none at all".to_owned() } else { format!("there are {}", names.join(", ")) };
+    let have =
+        if names.is_empty() { "there is none at all".to_owned() } else { format!("there are {}", names.join(", ")) };
     format!("there is no {what} {wanted} that this user may use: {have}")
 }
 

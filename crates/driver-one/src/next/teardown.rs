@@ -28,7 +28,9 @@ pub fn all(ground: &Ground<'_>, next: &mut Next) {
 pub fn state_disk(ground: &Ground<'_>, next: &mut Next) {
     let deleted = ground.records.values().find(|record| record.id.node_key().is_none() && record.wish == Wish::Gone);
     let Some(record) = deleted else { return };
-    if ground.view.marked(&record.id).next().is_some() || record.abandoned.iter().any(|id| ground.view.vm(*id).is_some()) {
+    if ground.view.marked(&record.id).next().is_some()
+        || record.abandoned.iter().any(|id| ground.view.vm(*id).is_some())
+    {
         return;
     }
     let disks = ground.view.images.iter().filter(|image| is_own(ground, image, "state"));

@@ -49,12 +49,8 @@ pub fn context(role: &RoleOf, spec: Option<&Spec>, secrets: &Secrets) -> Vec<(St
             }
         }
     }
-    let infrastructure = [
-        ("NETWORK", "YES"),
-        ("REPORT_READY", "YES"),
-        ("SSH_PUBLIC_KEY", "$USER[SSH_PUBLIC_KEY]"),
-        ("TOKEN", "YES"),
-    ];
+    let infrastructure =
+        [("NETWORK", "YES"), ("REPORT_READY", "YES"), ("SSH_PUBLIC_KEY", "$USER[SSH_PUBLIC_KEY]"), ("TOKEN", "YES")];
     let ours = values.into_iter().map(|(name, value)| (format!("ONEAPP_{name}"), value));
     let theirs = infrastructure.map(|(name, value)| (name.to_owned(), value.to_owned()));
     ours.chain(theirs).collect()

@@ -55,13 +55,7 @@ fn node(spec: &NodeSpec) -> Settings {
     settings
 }
 
-fn both(
-    runtime: &Runtime,
-    isolation: Isolation,
-    tls: &Tls,
-    json_logs: bool,
-    keepalive: Option<Keepalive>,
-) -> Settings {
+fn both(runtime: &Runtime, isolation: Isolation, tls: &Tls, json_logs: bool, keepalive: Option<Keepalive>) -> Settings {
     let mut settings = Settings::new();
     match runtime {
         Runtime::Trellis => set(&mut settings, "FL_RUNTIME", "trellis"),

@@ -15,8 +15,8 @@ const CPU_MILLIS: u32 = 2000;
 const GATEWAY_CPU_MILLIS: u32 = 500;
 const STATE_DISK_MIB: u64 = 10 * 1024;
 
-pub use trellis_one::template::Value as Attribute;
 use trellis_one::Template;
+pub use trellis_one::template::Value as Attribute;
 
 /// What a VM is made of, found in the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
