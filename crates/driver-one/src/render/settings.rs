@@ -49,6 +49,9 @@ fn node(spec: &NodeSpec) -> Settings {
         set(&mut settings, "FL_CLIENT_APP", app.clone());
     }
     set(&mut settings, "FL_GPU_ENABLED", yes(spec.gpu.is_some()));
+    if let Some(gpu) = &spec.gpu {
+        set(&mut settings, "FL_GPU_FALLBACK", yes(gpu.fallback_to_cpu));
+    }
     if let Some(fraction) = spec.gpu.as_ref().and_then(|gpu| gpu.memory_fraction) {
         set(&mut settings, "FL_GPU_MEMORY_FRACTION", fraction.to_string());
     }
