@@ -42,6 +42,16 @@ pub struct Settings {
     pub patience_ms: Millis,
     /// Actions under way at once.
     pub most_at_once: usize,
+    pub heard: Heard,
+}
+
+/// What was heard of the runs by others than drivers. A driver that knows better is believed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// How long the last round took, the longest of the runs at work.
+    pub round_ms: Option<Millis>,
+    /// How many nodes they wait for.
+    pub waits_for: Option<u32>,
 }
 
 impl Default for Settings {
@@ -56,6 +66,7 @@ impl Default for Settings {
             watch_ms: 1_000,
             patience_ms: 30_000,
             most_at_once: 16,
+            heard: Heard::default(),
         }
     }
 }
@@ -215,7 +226,10 @@ impl Controller {
             return Observation::Unreachable { why };
         };
         match self.wait_for(driver.observe(federation, site)).await {
-            Some(observation) => observation,
+            Some(mut observation) => {
+                observation.take_in(self.settings.heard);
+                observation
+            }
             None => Observation::Unreachable { why: self.no_answer() },
         }
     }

@@ -26,7 +26,7 @@ mod text;
 
 pub use action::{Action, Order, Outcome, Verb};
 pub use clock::Clock;
-pub use controller::{Controller, Pass, Preview, Settings};
+pub use controller::{Controller, Heard, Pass, Preview, Settings};
 pub use driver::{Call, Driver, Rendering};
 pub use inventory::{Capabilities, Inventory};
 pub use ledger::{Applied, LEDGER_VERSION, Ledger, PoolMemory, Tries};

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use trellis_spec::Name;
 
 use crate::Millis;
-use crate::resource::{Generation, ResourceId};
+use crate::controller::Heard;
+use crate::resource::{Generation, Part, ResourceId};
 
 /// One resource, as it was seen.
 #[derive(Debug, Clone, PartialEq)]
@@ -134,6 +135,21 @@ impl Observed {
             Observation::Unreachable { .. } => None,
         });
         seen.flat_map(|seen| seen.resources.keys())
+    }
+}
+
+impl Observation {
+    /// Adds what was heard of the runs where the driver could not say.
+    pub(crate) fn take_in(&mut self, heard: Heard) {
+        let Observation::Seen(seen) = self else { return };
+        for (id, sighting) in &mut seen.resources {
+            if let Sighting::Present { facts, .. } = sighting
+                && id.part == Part::Coordinator
+            {
+                facts.round_ms = facts.round_ms.or(heard.round_ms);
+                facts.waits_for = facts.waits_for.or(heard.waits_for);
+            }
+        }
     }
 }
 

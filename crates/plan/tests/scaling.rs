@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use trellis_plan::simulated::{Chance, World};
 use trellis_plan::{Inventory, Ledger, Observed, Planned, ResourceId, Sighting, Verb, Wanted, plan};
-use trellis_spec::{
-    Change, Driver, Expression, Federation, MetricRule, Scaling, ScalingPolicy, Schedule, SiteRule,
-};
+use trellis_spec::{Change, Driver, Expression, Federation, MetricRule, Scaling, ScalingPolicy, Schedule, SiteRule};
 
 const SEEDS: u64 = 200;
 const STEPS: u32 = 60;
@@ -93,9 +91,8 @@ impl Case {
 
     fn observe(&mut self) -> Observed {
         let sites = self.federation.sites.clone();
-        let look = |site: &trellis_spec::Site| {
-            (site.name.clone(), self.world.observe(&self.federation.name, &site.name))
-        };
+        let look =
+            |site: &trellis_spec::Site| (site.name.clone(), self.world.observe(&self.federation.name, &site.name));
         Observed { sites: sites.iter().map(look).collect() }
     }
 

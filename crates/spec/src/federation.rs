@@ -142,7 +142,7 @@ pub enum Tls {
     Off,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     pub name: Name,
     pub driver: Driver,
@@ -155,7 +155,7 @@ pub struct Site {
 }
 
 /// What makes things exist at a site.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Driver {
     Local { containers: Containers },
     OpenNebula(OneSite),

@@ -91,10 +91,10 @@ fn those_who_stay(pool: &Pool, count: u32, known: &BTreeMap<ResourceId, Sighting
 /// The lower, the longer it stays.
 fn rank(id: &ResourceId, sighting: &Sighting, ledger: &Ledger) -> u8 {
     match sighting.facts() {
-        _ if ledger.drains.contains_key(id) => 3,
-        None => 0,
         Some(facts) if facts.draining || facts.phase == Phase::Stopping => 3,
         Some(facts) if facts.busy == Some(true) => 0,
+        _ if ledger.drains.contains_key(id) => 3,
+        None => 0,
         Some(facts) if facts.serves() => 1,
         Some(_) => 2,
     }

@@ -28,8 +28,10 @@ struct Activity {
     waits_for: Option<u32>,
     /// Nodes of other pools that are wanted.
     others: u32,
-    /// Nodes of the pool that are at work, or may be.
-    at_work: u32,
+    /// Some of the pool are at work, or may be.
+    busy: bool,
+    /// How many of those take new work.
+    to_be_spared: u32,
     /// Some of the pool come or cannot be seen: how many there are is not settled.
     in_motion: bool,
 }
@@ -100,15 +102,17 @@ fn activity(federation: &Federation, pool: &Pool, known: &BTreeMap<ResourceId, S
     let runs = coordinator.iter().find_map(|facts| facts.runs);
     let of_pool = |id: &ResourceId| matches!(&id.part, Part::Node(key) if key.pool == pool.name);
     let nodes: Vec<&Sighting> = known.iter().filter(|(id, _)| of_pool(id)).map(|(_, sighting)| sighting).collect();
-    let moves = |sighting: &&&Sighting| sighting.facts().is_none_or(|facts| facts.phase == Phase::Starting);
-    let at_work = nodes.iter().filter(|sighting| is_at_work(sighting, runs)).count();
+    let moves = |sighting: &Sighting| sighting.facts().is_none_or(|facts| facts.phase == Phase::Starting);
+    let at_work = nodes.iter().filter(|sighting| is_at_work(sighting, runs));
+    let spared = at_work.clone().filter(|sighting| sighting.facts().is_some_and(|facts| !facts.draining));
     Activity {
         runs,
         round_ms: coordinator.iter().find_map(|facts| facts.round_ms),
         waits_for: coordinator.iter().find_map(|facts| facts.waits_for).or_else(|| waited_for(federation)),
         others,
-        at_work: u32::try_from(at_work).unwrap_or(u32::MAX),
-        in_motion: nodes.iter().find(moves).is_some(),
+        busy: at_work.clone().next().is_some(),
+        to_be_spared: u32::try_from(spared.count()).unwrap_or(u32::MAX),
+        in_motion: nodes.iter().any(|sighting| moves(sighting)),
     }
 }
 
@@ -151,33 +155,49 @@ impl Case<'_> {
         if goal < before && self.activity.in_motion { before } else { goal }
     }
 
-    /// The count that the pool is to have, with the cooldown kept.
+    /// The count that the pool is to have: with the cooldown kept, and nobody taken out of a round.
     fn goal(&self, memory: &mut PoolMemory, step: &mut Step) -> u32 {
+        if self.scaling.policy == ScalingPolicy::Manual && self.scaling.rules.is_empty() {
+            return within(self.pool, self.pool.count);
+        }
         let before = within(self.pool, memory.count);
-        let Activity { runs, at_work, .. } = self.activity;
-        let goal = match (&self.scaling.policy, runs) {
-            (ScalingPolicy::Manual, _) if self.scaling.rules.is_empty() => return within(self.pool, self.pool.count),
-            (ScalingPolicy::Manual, _) => return self.spare_those_at_work(before, self.scheduled(step), step),
-            (_, None) => {
-                let text = format!("keeps {before} nodes: how many runs are at work could not be seen");
-                step.tell(Weight::Waits, self.about(), text);
-                return before;
+        let goal = match self.scaling.policy {
+            ScalingPolicy::Manual => self.scheduled(step),
+            _ => match self.by_policy(before, memory, step) {
+                Some(goal) => self.cooled_down(before, goal, memory, step),
+                None => {
+                    let text = format!("keeps {before} nodes: how many runs are at work could not be seen");
+                    step.tell(Weight::Waits, self.about(), text);
+                    before
+                }
+            },
+        };
+        self.spare_those_at_work(before, goal, step)
+    }
+
+    /// `None`: it cannot be known.
+    fn by_policy(&self, before: u32, memory: &mut PoolMemory, step: &mut Step) -> Option<u32> {
+        let runs = self.activity.runs?;
+        let goal = match &self.scaling.policy {
+            ScalingPolicy::Manual => self.pool.count,
+            ScalingPolicy::PerRun { nodes } => nodes.saturating_mul(runs),
+            ScalingPolicy::Idle { after } => {
+                self.idle_goal(*after, runs > 0 || self.activity.busy, before, memory, step)
             }
-            (ScalingPolicy::PerRun { nodes }, Some(runs)) => within(self.pool, nodes.saturating_mul(runs)),
-            (ScalingPolicy::Idle { after }, Some(runs)) => {
-                self.idle_goal(*after, runs > 0 || at_work > 0, before, memory, step)
-            }
-            (ScalingPolicy::RoundTime { .. } | ScalingPolicy::Waiting, Some(0)) => within(self.pool, self.pool.count),
-            (ScalingPolicy::RoundTime { longest }, Some(_)) => {
+            ScalingPolicy::RoundTime { .. } | ScalingPolicy::Waiting if runs == 0 => self.pool.count,
+            ScalingPolicy::RoundTime { longest } => {
                 let slow = self.activity.round_ms.is_some_and(|round_ms| round_ms > millis(*longest));
-                within(self.pool, before.saturating_add(u32::from(slow)))
+                before.saturating_add(u32::from(slow))
             }
-            (ScalingPolicy::Waiting, Some(_)) => {
+            ScalingPolicy::Waiting => {
                 let missing = self.activity.waits_for.map(|wanted| wanted.saturating_sub(self.activity.others));
-                within(self.pool, missing.unwrap_or(before).max(before))
+                missing.unwrap_or(before).max(before)
             }
         };
-        let goal = self.spare_those_at_work(before, goal, step);
+        Some(within(self.pool, goal))
+    }
+
+    fn cooled_down(&self, before: u32, goal: u32, memory: &PoolMemory, step: &mut Step) -> u32 {
         let due_ms = memory.changed_ms.saturating_add(self.cooldown_ms());
         // What is out of bounds since the document changed does not wait.
         if goal == before || before != memory.count || self.now_ms >= due_ms {
@@ -201,16 +221,15 @@ impl Case<'_> {
         }
     }
 
-    /// Nobody is taken out of a round to be fewer.
+    /// Nobody is taken out of a round to be fewer; also who was to go, was not told yet, and has work again, stays.
     fn spare_those_at_work(&self, before: u32, goal: u32, step: &mut Step) -> u32 {
-        let least = self.activity.at_work.min(before);
+        let busy = self.activity.to_be_spared;
+        let least = busy.min(self.scaling.max);
         if goal >= least {
             return goal;
         }
-        let text = format!(
-            "would go from {before} to {goal} nodes: {} are at work, and stay until they have finished",
-            self.activity.at_work
-        );
+        let text =
+            format!("would go from {before} to {goal} nodes: {busy} are at work, and stay until they have finished");
         step.tell(Weight::Waits, self.about(), text);
         least
     }
