@@ -71,6 +71,9 @@ pub enum Error {
     Fault(#[source] Fault),
     #[error("OneFlow refuses ({status}): {text}")]
     Flow { status: u16, kind: FlowRefusal, text: String },
+    /// Not oned itself, but something before it.
+    #[error("{endpoint} answers {status}: {text}")]
+    Http { endpoint: String, status: u16, text: String },
     #[error("the answer cannot be understood: {0}")]
     NotUnderstood(String),
     #[error("this cannot be sent: {}", .0.join("; "))]
@@ -113,6 +116,8 @@ impl Error {
                 matches!(refusal.code, Code::Replication | Code::Locked) || is_election(&refusal.message)
             }
             Error::Flow { kind, .. } => matches!(kind, FlowRefusal::State | FlowRefusal::Internal),
+            // A proxy whose front-end is being started.
+            Error::Http { status, .. } => *status >= 500,
             Error::Fault(_) | Error::NotUnderstood(_) | Error::Unsendable(_) => false,
         }
     }
@@ -135,6 +140,7 @@ pub fn explain(error: &Error) -> String {
             format!("{}. The front-end's version may not have this call; see `oned --version`.", stop(&fault.text))
         }
         Error::Flow { kind, text, .. } => explain_flow(*kind, text),
+        Error::Http { .. } => format!("{error}. Does the endpoint belong to OpenNebula, with its path (/RPC2)?"),
         Error::NotUnderstood(what) => {
             format!("the answer cannot be understood: {what}. Does the endpoint belong to OpenNebula?")
         }

@@ -101,7 +101,8 @@ const JSON: &str = "application/json";
 
 impl OneFlow {
     pub fn new(endpoint: Endpoint, session: &Session, version: FlowVersion) -> OneFlow {
-        OneFlow::with(endpoint, session, version, Trust::system(), Patience::for_front_end())
+        let trust = Trust::system_for(&endpoint);
+        OneFlow::with(endpoint, session, version, trust, Patience::for_front_end())
     }
 
     pub fn with(

@@ -129,7 +129,8 @@ pub struct Oned {
 
 impl Oned {
     pub fn new(endpoint: Endpoint, session: Session) -> Oned {
-        Oned::with(endpoint, session, Trust::system(), Patience::for_front_end())
+        let trust = Trust::system_for(&endpoint);
+        Oned::with(endpoint, session, trust, Patience::for_front_end())
     }
 
     pub fn with(endpoint: Endpoint, session: Session, trust: Trust, patience: Patience) -> Oned {
@@ -332,8 +333,8 @@ impl Oned {
         let body = Bytes::from(xmlrpc::encode_call(method, &all));
         let answer = self.caller.call(Method::POST, "", "text/xml", body).await.map_err(Error::Unreachable)?;
         if answer.status != 200 {
-            let (status, text) = (answer.status, answer.text());
-            return Err(Error::NotUnderstood(format!("{} answers {status}: {text}", self.endpoint())));
+            let (endpoint, status, text) = (self.endpoint().to_string(), answer.status, answer.text());
+            return Err(Error::Http { endpoint, status, text });
         }
         let text = std::str::from_utf8(&answer.body);
         judge(text.map_err(|error| Error::NotUnderstood(format!("it is no UTF-8: {error}")))?)

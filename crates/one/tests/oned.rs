@@ -228,6 +228,9 @@ async fn a_page_that_is_not_oned_is_no_answer() {
     server.answer(404, "<h1>Not Found</h1>");
     let error = one.version().await.unwrap_err();
     assert!(explain(&error).contains("404") && !explain(&error).contains("hush"), "{}", explain(&error));
+    assert!(!error.may_pass());
+    server.answer(503, "Service Unavailable");
+    assert!(one.version().await.unwrap_err().may_pass());
     server.answer(200, "<html/>");
     assert!(matches!(one.version().await, Err(Error::NotUnderstood(_))));
     let unsendable = one.vm_update(0, &Template::new().with("A B", "\u{1}"), Update::Merge).await.unwrap_err();
