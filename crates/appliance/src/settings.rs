@@ -102,6 +102,8 @@ pub struct Route {
 pub struct SuperLinkSettings {
     pub fleet: SocketAddr,
     pub control: SocketAddr,
+    /// Where Flower 1.37 and later are called, and our own calls go: nodes since 1.40 too.
+    pub http: SocketAddr,
     /// Below the state directory.
     pub database: String,
     pub certificates: Certificates,
@@ -228,6 +230,44 @@ pub struct Peer {
     pub endpoint: Option<String>,
     pub allowed_ips: Vec<String>,
     pub keepalive_s: Option<u16>,
+}
+
+impl Role {
+    pub const ALL: [Role; 3] = [Role::SuperLink, Role::SuperNode, Role::Gateway];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::SuperLink => "superlink",
+            Role::SuperNode => "supernode",
+            Role::Gateway => "gateway",
+        }
+    }
+
+    /// The role of that name, as it stands in `/etc/trellis/role` too.
+    pub fn parse(name: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.name().eq_ignore_ascii_case(name.trim()))
+    }
+}
+
+impl Framework {
+    pub fn name(self) -> &'static str {
+        match self {
+            Framework::None => "none",
+            Framework::PyTorch => "pytorch",
+            Framework::TensorFlow => "tensorflow",
+            Framework::Sklearn => "sklearn",
+        }
+    }
+}
+
+impl UseCase {
+    pub fn name(self) -> &'static str {
+        match self {
+            UseCase::ImageClassification => "image-classification",
+            UseCase::AnomalyDetection => "anomaly-detection",
+            UseCase::LlmFineTuning => "llm-fine-tuning",
+        }
+    }
 }
 
 impl Settings {

@@ -37,6 +37,10 @@ pub struct Config {
     pub native_app: Option<NativeApp>,
     /// The secret that SuperExecs sign with; `None`: whoever reaches the API may take a run.
     pub superexec_secret: Option<PathBuf>,
+    /// The token of the first administrator; `None`: one is drawn, and put into the state directory.
+    pub admin_token: Option<PathBuf>,
+    /// What runs begin with, in place of what their apps bring along.
+    pub run_defaults: trellis_wire::fab::Config,
     /// Where the state is kept.
     pub state: StateLocation,
     /// Nodes must be registered through the Control API first.

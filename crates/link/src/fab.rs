@@ -23,6 +23,11 @@ pub fn metadata(content: &[u8]) -> Result<(FabMetadata, ServerApp), Refusal> {
     Ok((fab::metadata(&project).map_err(refused)?, server_app))
 }
 
+/// Reads the keys that a run may set, with the values that the app brings along.
+pub fn config(content: &[u8]) -> Result<fab::Config, Refusal> {
+    fab::config(&pyproject(content)?).map_err(refused)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,9 +8,11 @@ mod changes;
 mod clock;
 pub mod config;
 mod convert;
+mod defaults;
 mod dialect;
 mod draining;
 mod fab;
+mod first_account;
 mod front;
 mod identity;
 mod launch;
@@ -28,6 +30,7 @@ pub mod calls {
     pub use trellis_front::Transport;
 }
 
+pub use first_account::chosen_token;
 pub use launch::interpreter_of;
 pub use serve::{Addresses, ServeError, StateVerdict, SuperLink, check_state, serve};
 pub use trellis_store_sqlite::crash::POINTS as CRASH_POINTS;

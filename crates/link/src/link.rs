@@ -10,6 +10,7 @@ use trellis_core::port::{Job, Read, Store, Topic, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::{SuperexecSecret, TlsSettings};
 use trellis_store_sqlite::SqliteStore;
+use trellis_wire::fab;
 
 use crate::api::account::Logins;
 use crate::changes::Changes;
@@ -45,6 +46,8 @@ pub struct Link {
     pub tls: Option<TlsSettings>,
     /// What those who start ServerApps must sign with.
     pub superexec_secret: Option<SuperexecSecret>,
+    /// What runs begin with.
+    pub run_defaults: fab::Config,
     said: Mutex<HashSet<String>>,
     /// Which refusals the audit log has.
     pub refused: RefusalLog,
@@ -57,6 +60,7 @@ pub struct Settings {
     pub accounts: bool,
     pub tls: Option<TlsSettings>,
     pub superexec_secret: Option<SuperexecSecret>,
+    pub run_defaults: fab::Config,
     pub ended: Arc<Mutex<Vec<RunId>>>,
     pub changes: Arc<Changes>,
 }
@@ -83,6 +87,7 @@ impl Link {
             logins: Logins::default(),
             tls: settings.tls,
             superexec_secret: settings.superexec_secret,
+            run_defaults: settings.run_defaults,
             said: Mutex::default(),
             refused: RefusalLog::default(),
         }

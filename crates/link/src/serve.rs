@@ -10,8 +10,6 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tonic_health::server::health_reporter;
-use trellis_core::access::{self, NewSecret};
-use trellis_core::account::Role;
 use trellis_core::id::RunId;
 use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
@@ -21,9 +19,10 @@ use trellis_front::{Listener, SuperexecSecret, TlsError, TlsSettings};
 use trellis_pki::{Endpoint, Files};
 use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
-use crate::api::{account, hex, random};
+use crate::api::{hex, random};
 use crate::changes::Changes;
 use crate::config::{Config, Keepalive, StateLocation, TlsFiles};
+use crate::first_account;
 use crate::front::{Front, Port};
 use crate::launch::{Launcher, NoPython, Programs};
 use crate::link::{Link, Settings};
@@ -56,6 +55,8 @@ pub enum ServeError {
     Endpoint { endpoint: String, why: String },
     #[error("cannot write the token of the first account to {path}")]
     AdminToken { path: String, source: io::Error },
+    #[error("the token of the first account cannot be taken from {path}: {why}")]
+    UnusableToken { path: String, why: String },
     #[error("a front end ended by itself")]
     Ended,
 }
@@ -139,6 +140,7 @@ impl SuperLink {
             accounts: config.accounts,
             tls,
             superexec_secret: secret,
+            run_defaults: config.run_defaults.clone(),
             ended,
             changes,
         };
@@ -146,7 +148,7 @@ impl SuperLink {
         let now = link.now();
         link.write(move |tx| recover(tx, now)).await.map_err(ServeError::Recovery)?;
 
-        first_account(&link).await?;
+        first_account::ensure(&link, config.admin_token.as_deref()).await?;
         survey::resume(&link).map_err(ServeError::Recovery)?;
         let servers = ports.serve(&link, config.keepalive, addresses.http.port());
         if programs.are_any() {
@@ -200,41 +202,6 @@ fn endpoints(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
     let mut endpoints = parsed.collect::<Result<Vec<_>, _>>()?;
     endpoints.retain(|endpoint| !endpoint.is_wildcard());
     Ok(endpoints)
-}
-
-/// Where the token of the first account is put.
-const ADMIN_TOKEN_FILE: &str = "admin.token";
-
-/// Accounts are on and there is none: the first one is made, and its token put where only the owner of the state reads it.
-async fn first_account(link: &Link) -> Result<(), ServeError> {
-    if !link.accounts || !link.read(|view| view.accounts()).map_err(ServeError::Recovery)?.is_empty() {
-        return Ok(());
-    }
-    let path = link.store().directory().path().join(ADMIN_TOKEN_FILE);
-    let (token, hash) = account::new_token();
-    // Before the account: a token without an account is replaced at the next start, the reverse would be lost.
-    write_private(&path, &token)
-        .map_err(|source| ServeError::AdminToken { path: path.display().to_string(), source })?;
-    let (id, now) = (hex(&random::<8>()), link.now());
-    let made = link.write(move |tx| {
-        trellis_core::account::create(tx, &id, "admin", Role::Admin, "the SuperLink", now)?;
-        let secret = NewSecret { hash, label: "first".to_owned(), ttl_s: None };
-        access::issue_access(tx, "admin", &secret, "the SuperLink", now)
-    });
-    made.await.map_err(ServeError::Recovery)?;
-    tracing::info!(path = %path.display(), "the first account is 'admin'; its token is in this file");
-    Ok(())
-}
-
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let new = path.with_extension("new");
-    let _ = std::fs::remove_file(&new);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)
 }
 
 /// Tells those who wait what became true, and notes the runs that ended and what else changed.

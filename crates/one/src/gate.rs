@@ -107,6 +107,11 @@ impl OneGate {
         self.caller.endpoint()
     }
 
+    /// What OneGate's clock showed when it last answered, as HTTP says dates.
+    pub fn date(&self) -> Option<String> {
+        self.caller.date()
+    }
+
     /// This VM.
     pub async fn vm(&self) -> Result<VmSnapshot, GateError> {
         parse_vm(&self.get("/vm").await?)

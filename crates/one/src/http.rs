@@ -103,6 +103,8 @@ pub(crate) struct Caller {
     /// Go with every request; secrets among them are marked as such.
     headers: HeaderMap,
     idle: Mutex<Option<(Sender, Instant)>>,
+    /// What the server's clock showed when it last answered.
+    date: Mutex<Option<String>>,
 }
 
 impl Caller {
@@ -111,11 +113,16 @@ impl Caller {
         let host = HeaderValue::try_from(endpoint.authority()).unwrap_or(HeaderValue::from_static("opennebula"));
         headers.insert(header::HOST, host);
         headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("trellis/", env!("CARGO_PKG_VERSION"))));
-        Caller { endpoint, trust, patience, headers, idle: Mutex::new(None) }
+        Caller { endpoint, trust, patience, headers, idle: Mutex::new(None), date: Mutex::new(None) }
     }
 
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// The `Date` of its last answer, as it was sent.
+    pub fn date(&self) -> Option<String> {
+        self.date.lock().expect("nobody panics while holding it").clone()
     }
 
     /// A header that goes with every request and is not to be logged.
@@ -152,6 +159,8 @@ impl Caller {
             }
         };
         let status = response.status().as_u16();
+        let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
+        *self.date.lock().expect("nobody panics while holding it") = date;
         let body = tokio::time::timeout(limit, self.read(response.into_body())).await.map_err(too_slow)??;
         if let Ok(Ok(())) = tokio::time::timeout(RELEASE, sender.ready()).await {
             *self.idle.lock().expect("nobody panics while holding it") = Some((sender, Instant::now()));

@@ -60,7 +60,7 @@ pub const TRELLIS_RUNS: &str = "TRELLIS_RUNS";
 /// Of the SuperLink: `host:port` of its Control and HTTP APIs.
 pub const TRELLIS_CONTROL: &str = "TRELLIS_CONTROL";
 pub const TRELLIS_HTTP: &str = "TRELLIS_HTTP";
-/// Of the SuperLink: which node VM has which shard, where no controller says so: `12:0,13:1`.
+/// Of the SuperLink: which node VM has which shard, and of how many, where no controller says so: `12:0,13:1/2`.
 pub const TRELLIS_SHARDS: &str = "TRELLIS_SHARDS";
 /// Seconds since 1970 when the agent last said anything: an old one is a dead agent's.
 pub const TRELLIS_SEEN: &str = "TRELLIS_SEEN";

@@ -9,6 +9,7 @@ use trellis_wire::fab;
 
 use crate::error::TrainError;
 use crate::logbook::Logbook;
+use crate::settings;
 use crate::training::{Ended, RunFacts, Training};
 
 /// A ServerApp that is not heard for 60 s counts as dead.
@@ -23,6 +24,8 @@ pub struct Options {
     pub models_dir: PathBuf,
     /// Replies that wait for their turn, while the run goes on. Made if it is not there.
     pub spool_dir: PathBuf,
+    /// Values of settings that neither the app nor the run has.
+    pub defaults: fab::Config,
     /// The lines of the log go to the standard error too.
     pub echo: bool,
 }
@@ -84,6 +87,10 @@ async fn train(app: &App, options: Options, input: TaskInput, book: &Logbook) ->
     let project = fab::pyproject(&input.fab.content)?;
     let mut run_config = fab::config(&project)?;
     run_config.extend(input.run.override_config);
+    let added = settings::complete(&mut run_config, &options.defaults);
+    if !added.is_empty() {
+        book.info(&format!("defaults of this SuperLink: {}", added.join(", ")));
+    }
     let facts = RunFacts {
         run_id: input.run.run_id,
         task_id: input.task_id,

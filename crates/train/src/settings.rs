@@ -84,6 +84,24 @@ pub struct Patience {
     pub metric: Option<String>,
 }
 
+/// Adds values for those settings that the configuration has by none of their names; which these were. What is no setting is the
+/// app's, and left out: an app does not expect keys that it does not have.
+pub fn complete(
+    config: &mut BTreeMap<String, proto::Scalar>,
+    defaults: &BTreeMap<String, proto::Scalar>,
+) -> Vec<&'static str> {
+    let mut added = Vec::new();
+    for (name, value) in defaults {
+        let Some(setting) = find(name) else { continue };
+        let is_there = setting.aliases.iter().chain([&setting.name]).any(|name| config.contains_key(*name));
+        if !is_there {
+            config.insert(setting.name.to_owned(), value.clone());
+            added.push(setting.name);
+        }
+    }
+    added
+}
+
 /// Settings from a command line, each `name=value`. A name that is neither a setting nor a key of the app (`is_own`) is
 /// refused where it may be a misspelt setting, and else left to the app, as a text.
 pub fn from_pairs(

@@ -29,6 +29,7 @@ mod progress;
 mod python;
 mod remote;
 mod run;
+mod run_defaults;
 mod runs;
 mod schema;
 mod server;

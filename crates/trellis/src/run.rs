@@ -222,7 +222,12 @@ async fn here(args: &RunArgs, nodes: usize, plan: Submission) -> Result<ExitCode
     remark(&format!("starting a SuperLink and {} in this process", counted(nodes as u64, "SuperNode")));
     let mut federation = Federation::start(&wanted).await?;
     let (superlink, target) = (federation.superlink.clone(), federation.target.clone());
-    let place = Options { models_dir: models(args), spool_dir: federation.directory.join("spool"), echo: false };
+    let place = Options {
+        models_dir: models(args),
+        spool_dir: federation.directory.join("spool"),
+        defaults: Default::default(),
+        echo: false,
+    };
     let online = federation.online();
     let training = in_this_process(args, &superlink, target, place, plan, online, &mut signals);
     let advice = "-v shows the log of all parts; --python names the Python of apps";

@@ -2,7 +2,7 @@
 //! `trellis_train`. It takes all it needs from its environment, where only the owner of the process sees the token.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,11 +11,13 @@ use tokio::runtime::Builder;
 use trellis_client::app::App;
 use trellis_client::{Security, Target, Token};
 use trellis_train::{Finished, Options, TrainError};
+use trellis_wire::fab::Config;
 
 use crate::address::Address;
 use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::StopSignals;
 use crate::remote::{Trouble, explain};
+use crate::run_defaults;
 
 const CALLED: &str = "trellis serverapp";
 const TOKEN: &str = "TRELLIS_APP_TOKEN";
@@ -44,17 +46,24 @@ the number of the signal that ended it. The run then goes on with nobody, and th
 /// Train for one run, as a SuperLink asks
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
-pub struct ServerappArgs {}
+pub struct ServerappArgs {
+    /// What runs begin with that say nothing else (TOML); that of the SuperLink
+    #[arg(long, value_name = "FILE")]
+    run_defaults: Option<PathBuf>,
+}
 
 /// What the environment says.
 struct Assignment {
     target: Target,
     token: Token,
     models: PathBuf,
+    defaults: Config,
 }
 
-pub fn run(_: &ServerappArgs) -> ExitCode {
-    let assignment = match assignment(&|name| env::var(name).ok()) {
+pub fn run(args: &ServerappArgs) -> ExitCode {
+    let given =
+        defaults(args.run_defaults.as_deref()).and_then(|defaults| assignment(&|name| env::var(name).ok(), defaults));
+    let assignment = match given {
         Ok(assignment) => assignment,
         Err(trouble) => return trouble.tell(CALLED),
     };
@@ -76,7 +85,12 @@ async fn train(assignment: Assignment) -> ExitCode {
     };
     let app = App::new(assignment.target, assignment.token);
     // Beside the models: both may be large, and the SuperLink has made sure of the place.
-    let options = Options { spool_dir: assignment.models.join(SPOOL), models_dir: assignment.models, echo: true };
+    let options = Options {
+        spool_dir: assignment.models.join(SPOOL),
+        models_dir: assignment.models,
+        defaults: assignment.defaults,
+        echo: true,
+    };
     tokio::select! {
         outcome = trellis_train::run(app, options) => exit_code(outcome),
         (name, number) = signals.next() => {
@@ -96,8 +110,20 @@ fn exit_code(outcome: Result<Finished, TrainError>) -> ExitCode {
     }
 }
 
+fn defaults(path: Option<&Path>) -> Result<Config, Trouble> {
+    let Some(path) = path else { return Ok(Config::new()) };
+    let unusable = |why: String| {
+        Trouble::failed(
+            format!("--run-defaults: {} cannot be used: {why}", path.display()),
+            Some("restart the SuperLink"),
+        )
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    run_defaults::parse(&text).map_err(|problems| unusable(problems.join("; ")))
+}
+
 /// Reads the environment, and says all that is wrong with it.
-fn assignment(variable: &dyn Fn(&str) -> Option<String>) -> Result<Assignment, Trouble> {
+fn assignment(variable: &dyn Fn(&str) -> Option<String>, defaults: Config) -> Result<Assignment, Trouble> {
     let given = |name: &str| variable(name).filter(|value| !value.is_empty()).ok_or_else(|| missing(name));
     let address = given(ADDRESS).and_then(|text| {
         Address::parse(&text).map_err(|why| wrong(ADDRESS, &format!("{text:?} is no host and port: {why}")))
@@ -108,7 +134,7 @@ fn assignment(variable: &dyn Fn(&str) -> Option<String>) -> Result<Assignment, T
     match (address, token, models) {
         (Ok(Address { host, port }), Ok(token), Ok(models)) => {
             let target = Target { host: host.to_string(), port, security: Security::Plaintext, token: None };
-            Ok(Assignment { target, token, models })
+            Ok(Assignment { target, token, models, defaults })
         }
         (address, token, models) => {
             let troubles = [address.err(), token.err(), models.err()].into_iter().flatten();

@@ -13,11 +13,13 @@ use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{NewRun, Run, ServerApp};
 use trellis_store_sqlite::crash;
+use trellis_wire::fab::Config;
 use trellis_wire::proto::*;
 
 use super::account::Who;
 use super::{hex, random_id, sha256};
 use crate::convert;
+use crate::defaults::{self, Completed};
 use crate::dialect::{Client, control as dialect};
 use crate::fab::{self, MAX_FAB_BYTES};
 use crate::identity::parse_key;
@@ -60,28 +62,46 @@ pub async fn start_run(
         return Err(Refusal::new(Kind::Precondition, text));
     }
     let (metadata, server_app) = fab::metadata(&content)?;
+    let config = completed(link, &content, request.override_config)?;
+    let told = config.told();
     let (id, now) = (RunId(random_id()), link.now());
     let fab = Fab { hash: hex(&sha256(&content)), content, verifications: Vec::new() };
     let new = NewRun {
         fab_id: metadata.id(),
         fab_version: metadata.version.clone(),
         fab_hash: fab.hash.clone(),
-        override_config: convert::override_config(request.override_config),
+        override_config: convert::override_config(config.config),
         federation_options: request.federation_options.to_vec(),
         federation: dialect::FIRST_NAME.to_owned(),
         account: who.id.clone(),
         server_app,
     };
     let context = Context { run_id: id.0, state: Some(RecordDict::default()), ..Default::default() }.encode_to_vec();
-    link.write(move |tx| control::start_run(tx, id, new.clone(), &fab, &context, now)).await?;
+    let log = told.clone();
+    link.write(move |tx| {
+        control::start_run(tx, id, new.clone(), &fab, &context, now)?;
+        log.as_ref().map_or(Ok(()), |text| tx.append_log(id, now, text))
+    })
+    .await?;
     crash::point("run-created");
     tracing::info!(run = id.0, app = metadata.id(), native = server_app == ServerApp::Native, "run created");
+    if let Some(told) = told {
+        tracing::info!(run = id.0, "{}", told.trim_end().replace('\n', " "));
+    }
     Ok(StartRunResponse {
         run_id: Some(id.0),
         note: None,
         series_id: Some(id.0),
         federation: dialect::federation_name(client).to_owned(),
     })
+}
+
+/// What a run is given, with the defaults of this SuperLink.
+fn completed(link: &Link, content: &[u8], given: Config) -> Result<Completed, Refusal> {
+    if link.run_defaults.is_empty() {
+        return Ok(Completed { config: given, ..Completed::default() });
+    }
+    Ok(defaults::complete(given, &fab::config(content)?, &link.run_defaults))
 }
 
 pub async fn stop_run(link: &Link, who: &Who, request: StopRunRequest) -> Result<StopRunResponse, Refusal> {

@@ -1,6 +1,8 @@
 //! The SuperLink through its sockets.
 
 mod bad_input;
+mod defaults;
+mod first_account;
 mod http;
 mod native;
 mod peer;

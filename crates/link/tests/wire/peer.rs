@@ -45,6 +45,8 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
         dependency_installation: false,
         native_app: None,
         superexec_secret: None,
+        admin_token: None,
+        run_defaults: Default::default(),
         state,
         supernode_auth: false,
         keepalive: Keepalive::default(),
@@ -118,7 +120,7 @@ pub fn native_fab() -> Bytes {
     fab_with("\n[tool.flwr.app.components]\nserverapp='trellis:native'\nclientapp='trellis:echo'")
 }
 
-fn fab_with(more: &str) -> Bytes {
+pub fn fab_with(more: &str) -> Bytes {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     zip.start_file("pyproject.toml", zip::write::SimpleFileOptions::default()).unwrap();
     let project = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'";

@@ -167,3 +167,15 @@ fn a_command_line_is_read_with_care() {
         ]
     );
 }
+
+#[test]
+fn defaults_are_for_settings_that_are_not_there() {
+    let of = |pairs: &[&str]| from_pairs(pairs, |name| name == "mine").unwrap();
+    let mut config = of(&["rounds=4", "mine=x"]);
+    let defaults = of(&["num-server-rounds=9", "min-fit-clients=3", "min-train-nodes=3"]);
+    let mut theirs = defaults.clone();
+    theirs.insert("other".to_owned(), config["mine"].clone());
+    assert_eq!(complete(&mut config, &theirs), ["min-train-nodes"]);
+    assert_eq!(config.keys().map(String::as_str).collect::<Vec<_>>(), ["min-train-nodes", "mine", "rounds"]);
+    assert_eq!(complete(&mut config, &theirs), [""; 0]);
+}

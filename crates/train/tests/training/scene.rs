@@ -49,6 +49,8 @@ fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
         dependency_installation: false,
         native_app: None,
         superexec_secret: None,
+        admin_token: None,
+        run_defaults: Default::default(),
         state: StateLocation::Directory { directory: state.to_owned(), database: None },
         supernode_auth: false,
         keepalive: Keepalive::default(),
@@ -120,7 +122,12 @@ impl Scene {
     }
 
     pub fn options(&self) -> Options {
-        Options { models_dir: self.models(), spool_dir: self.directory.path().join("spool"), echo: false }
+        Options {
+            models_dir: self.models(),
+            spool_dir: self.directory.path().join("spool"),
+            defaults: Default::default(),
+            echo: false,
+        }
     }
 
     fn models(&self) -> PathBuf {

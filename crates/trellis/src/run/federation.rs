@@ -156,6 +156,8 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         // This process takes the run.
         native_app: None,
         superexec_secret: None,
+        admin_token: None,
+        run_defaults: Default::default(),
         state: StateLocation::Directory { directory: directory.to_owned(), database: None },
         supernode_auth: false,
         keepalive: Keepalive::default(),

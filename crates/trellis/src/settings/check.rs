@@ -15,6 +15,16 @@ pub struct Surroundings<'a> {
     pub unreadable: &'a dyn Fn(&Path) -> Option<String>,
     /// Why nothing can be written to a file, which need not exist, if so.
     pub unwritable: &'a dyn Fn(&Path) -> Option<String>,
+    /// A file whose content decides, or why it cannot be read.
+    pub read: &'a dyn Fn(&Path) -> Result<FileSeen, String>,
+}
+
+/// A small file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSeen {
+    pub text: String,
+    /// Who may do what with it.
+    pub mode: u32,
 }
 
 /// Goes through the flags `A` of a program, and collects what is wrong with them.
@@ -68,6 +78,18 @@ impl<'a, A> Checker<'a, A> {
         let path = self.resolve(name, given?);
         self.must_be_readable(name, &path, advice);
         Some(path)
+    }
+
+    /// A file that is given, with its content.
+    pub fn content(&mut self, name: &str, given: Option<&str>, advice: &str) -> Option<(PathBuf, FileSeen)> {
+        let path = self.resolve(name, given?);
+        match (self.around.read)(&path) {
+            Ok(seen) => Some((path, seen)),
+            Err(why) => {
+                self.refuse(&[name], format!("--{name}: {} cannot be read: {why}", path.display()), advice);
+                None
+            }
+        }
     }
 
     /// A program that is given: a file, or a name to be found on PATH.

@@ -5,16 +5,20 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use rustix::fs::{Access, access};
 
-use super::check::Surroundings;
+use super::check::{FileSeen, Surroundings};
 use super::flags::Flags;
 use super::gather::{Outside, RawArgs, gather};
 use super::scan;
+
+/// Of a file whose content is part of the settings.
+const LARGEST_FILE_BYTES: u64 = 1 << 20;
 
 /// What was asked for, from all places; or help or version was, and has been shown.
 pub fn read<A: FromArgMatches + Default>(flags: &Flags, arguments: &[OsString]) -> Result<RawArgs<A>, ExitCode> {
@@ -39,6 +43,7 @@ pub fn with_surroundings<T>(look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
         state_home: state_home.as_deref(),
         unreadable: &unreadable,
         unwritable: &unwritable,
+        read: &read_small,
     })
 }
 
@@ -50,6 +55,15 @@ fn unreadable(path: &Path) -> Option<String> {
         Ok(_) => access(path, Access::READ_OK).err().map(|error| io::Error::from(error).to_string()),
         Err(error) => Some(error.to_string()),
     }
+}
+
+fn read_small(path: &Path) -> Result<FileSeen, String> {
+    let about = path.metadata().map_err(|error| error.to_string())?;
+    if !about.is_file() || about.len() > LARGEST_FILE_BYTES {
+        return Err(format!("it is not a file of at most {LARGEST_FILE_BYTES} bytes"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    Ok(FileSeen { text, mode: about.mode() })
 }
 
 fn unwritable(path: &Path) -> Option<String> {

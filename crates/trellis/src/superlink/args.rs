@@ -160,6 +160,13 @@ pub struct SecurityArgs {
     /// executes code here and on the nodes.
     #[arg(long, value_name = "MODE")]
     pub account_auth: Option<String>,
+
+    /// File with the token of the first account, `admin` [default: one is drawn, and put into the state directory]
+    ///
+    /// At least 32 characters, in a file that only its owner can use (mode 0600). The token in the file is the account's at
+    /// each start; one that the file held before is revoked.
+    #[arg(long, value_name = "FILE")]
+    pub admin_token_file: Option<String>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -199,6 +206,13 @@ pub struct AppArgs {
     /// Each run has a directory in it, which stays when the run is over.
     #[arg(long, value_name = "DIR")]
     pub models_dir: Option<String>,
+
+    /// What runs begin with where `--run-config` says nothing: a TOML file of keys, as num-server-rounds and strategy
+    ///
+    /// A key counts for the apps that have it, and before what they say themselves; for native runs all settings of `trellis
+    /// run` count. Read at start.
+    #[arg(long, value_name = "FILE")]
+    pub run_defaults: Option<String>,
 
     /// Secret that SuperExecs sign with (Flower 1.30 and later); only used with --isolation process
     ///

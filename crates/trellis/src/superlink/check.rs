@@ -10,7 +10,8 @@ mod security;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use trellis_link::config::{Config, Limits, NativeApp, StateLocation};
 
@@ -33,6 +34,8 @@ type Checker<'a> = settings::Checker<'a, SuperlinkArgs>;
 #[derive(Debug, Clone)]
 pub struct Checked {
     pub config: Config,
+    /// The file that they come from.
+    pub run_defaults: Option<PathBuf>,
     pub log: LogSettings,
     /// The user accepts that others on the network can listen and interfere.
     pub insecure_network_allowed: bool,
@@ -53,6 +56,8 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
     let supernode_auth = checker.supernode_auth();
     let apps = checker.apps();
     let models = checker.models();
+    let (run_defaults, defaults) = checker.run_defaults().unzip();
+    let admin_token = checker.admin_token(accounts);
     checker.app_port(&addresses, apps.superexec_secret.is_some());
     let state = checker.state();
     let keepalive = checker.connections();
@@ -78,15 +83,23 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
         isolation: apps.isolation,
         python: apps.python,
         dependency_installation: apps.dependency_installation,
-        native_app: Some(NativeApp { program: OWN_PROGRAM.into(), args: vec!["serverapp".into()], models }),
+        native_app: Some(NativeApp { program: OWN_PROGRAM.into(), args: native_args(run_defaults.as_deref()), models }),
         superexec_secret: apps.superexec_secret,
+        admin_token,
+        run_defaults: defaults.unwrap_or_default(),
         state,
         supernode_auth,
         keepalive,
         limits,
     };
     let insecure_network_allowed = raw.args.security.allow_insecure_network;
-    Ok(Checked { config, log, insecure_network_allowed, warnings })
+    Ok(Checked { config, run_defaults, log, insecure_network_allowed, warnings })
+}
+
+/// The native ServerApp knows settings that its app does not have, and reads the defaults of those itself.
+fn native_args(run_defaults: Option<&Path>) -> Vec<OsString> {
+    let defaults = run_defaults.map(|path| ["--run-defaults".into(), path.into()]);
+    std::iter::once("serverapp".into()).chain(defaults.into_iter().flatten()).collect()
 }
 
 impl Checker<'_> {

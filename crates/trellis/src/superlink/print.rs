@@ -52,10 +52,11 @@ fn security(Checked { config, insecure_network_allowed, .. }: &Checked) -> Vec<R
         ("ssl-ca-certfile", tls.and_then(|tls| path(&tls.ca_certificate))),
         ("enable-supernode-auth", Some(config.supernode_auth.into())),
         ("account-auth", text(if config.accounts { "on" } else { "off" })),
+        ("admin-token-file", config.admin_token.as_deref().and_then(path)),
     ]
 }
 
-fn state_and_apps(Checked { config, .. }: &Checked) -> Vec<Row> {
+fn state_and_apps(Checked { config, run_defaults, .. }: &Checked) -> Vec<Row> {
     let (state_dir, database) = match &config.state {
         StateLocation::Ephemeral => (None, text(":memory:")),
         StateLocation::Directory { directory, database } => (path(directory), database.as_deref().and_then(path)),
@@ -70,6 +71,7 @@ fn state_and_apps(Checked { config, .. }: &Checked) -> Vec<Row> {
         ("isolation", text(isolation)),
         ("python", config.python.as_deref().and_then(path)),
         ("models-dir", config.native_app.as_ref().and_then(|app| path(app.models.as_deref()?))),
+        ("run-defaults", run_defaults.as_deref().and_then(path)),
         ("superexec-auth-secret-file", config.superexec_secret.as_deref().and_then(path)),
         ("allow-runtime-dependency-installation", Some(config.dependency_installation.into())),
     ]

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use trellis_link::config::Isolation;
+use trellis_wire::fab::Config;
 
 use super::Checker;
+use crate::run_defaults;
 
 const ALLOW: &str = "allow-runtime-dependency-installation";
 const DISABLE: &str = "disable-runtime-dependency-installation";
@@ -51,6 +53,22 @@ impl Checker<'_> {
     pub(super) fn models(&mut self) -> Option<PathBuf> {
         let given = self.raw.args.apps.models_dir.as_deref()?;
         Some(self.resolve("models-dir", given))
+    }
+
+    pub(super) fn run_defaults(&mut self) -> Option<(PathBuf, Config)> {
+        let name = "run-defaults";
+        let given = self.raw.args.apps.run_defaults.as_deref();
+        let (path, seen) = self.content(name, given, "give the path of a readable TOML file")?;
+        match run_defaults::parse(&seen.text) {
+            Ok(defaults) => Some((path, defaults)),
+            Err(problems) => {
+                for problem in problems {
+                    let what = format!("--{name}: {}: {problem}", path.display());
+                    self.refuse(&[name], what, "correct it in that file, or leave it out there");
+                }
+                None
+            }
+        }
     }
 
     fn dependency_installation(&mut self, isolation: Isolation) -> bool {

@@ -1,5 +1,8 @@
 //! Checks of encryption and of who may connect.
 
+use std::path::PathBuf;
+
+use trellis_link::chosen_token;
 use trellis_link::config::TlsFiles;
 
 use super::Checker;
@@ -37,6 +40,21 @@ impl Checker<'_> {
     /// Looking at the state needs no network, and in a file that cannot be read the answer may stand.
     pub(super) fn security_must_be_decided(&self) -> bool {
         !self.raw.args.inspection.check_state && !self.raw.incomplete
+    }
+
+    pub(super) fn admin_token(&mut self, accounts: bool) -> Option<PathBuf> {
+        let name = "admin-token-file";
+        let given = self.raw.args.security.admin_token_file.as_deref();
+        let (path, seen) = self.content(name, given, "give the path of a file that holds a token")?;
+        if let Err(why) = chosen_token(&seen.text, seen.mode) {
+            let what = format!("--{name}: {} cannot be used: {why}", path.display());
+            let advice = "make one: (umask 077; head -c 32 /dev/urandom | base64 -w0 | tr '+/' '-_' > FILE)";
+            self.refuse(&[name], what, advice);
+        }
+        if !accounts {
+            self.warn(format!("--{name} has no effect without accounts: --account-auth on asks for them"));
+        }
+        Some(path)
     }
 
     pub(super) fn supernode_auth(&mut self) -> bool {

@@ -10,6 +10,7 @@ use trellis_link::config::{Isolation, Keepalive, StateLocation};
 use super::{Checked, SuperlinkArgs, Surroundings, check};
 use crate::log_file::LogFileSettings;
 use crate::logging::LogFormat;
+use crate::settings::check::FileSeen;
 use crate::settings::gather::{Outside, RawArgs, gather};
 use crate::settings::scan::scan;
 use crate::settings::{Flags, Problem, size};
@@ -33,8 +34,23 @@ fn checked(line: &str, file: &str) -> Result<Checked, Vec<Problem>> {
         state_home: None,
         unreadable: &|path| path.to_string_lossy().contains("gone").then(|| "no such file".to_owned()),
         unwritable: &|path| path.to_string_lossy().contains("locked").then(|| "no permission".to_owned()),
+        read: &small_file,
     };
     check(&raw(line, file), &around)
+}
+
+/// Files by their names.
+fn small_file(path: &Path) -> Result<FileSeen, String> {
+    let token = "t".repeat(32);
+    let (text, mode) = match path.file_name().and_then(|name| name.to_str()).unwrap_or_default() {
+        "defaults.toml" => ("num-server-rounds = 7\nmine = 'x'", 0o644),
+        "wrong.toml" => ("num-server-rounds = 0\nlist = []", 0o644),
+        "admin.token" => (token.as_str(), 0o600),
+        "open.token" => (token.as_str(), 0o644),
+        "short.token" => ("t", 0o600),
+        _ => return Err("no such file".to_owned()),
+    };
+    Ok(FileSeen { text: text.to_owned(), mode })
 }
 
 fn good(line: &str) -> Checked {
@@ -101,6 +117,30 @@ fn what_is_refused() {
         (
             insecure("--serverappio-api-address 127.0.0.1:1 --runtime-api-address 127.0.0.1:2"),
             vec!["--serverappio-api-address and --runtime-api-address mean the same and differ"],
+        ),
+        (
+            insecure("--run-defaults gone.toml --admin-token-file gone.token"),
+            vec![
+                "--run-defaults: /here/gone.toml cannot be read: no such file",
+                "--admin-token-file: /here/gone.token cannot be read: no such file",
+            ],
+        ),
+        (
+            insecure("--run-defaults wrong.toml"),
+            vec![
+                "--run-defaults: /here/wrong.toml: list is of type array, and must be a bool, int, float or string",
+                "--run-defaults: /here/wrong.toml: num-server-rounds is 0, and must be a whole number from 1",
+            ],
+        ),
+        (
+            insecure("--admin-token-file open.token"),
+            vec!["--admin-token-file: /here/open.token cannot be used: others than its owner may use it (mode 0644)"],
+        ),
+        (
+            insecure("--admin-token-file short.token"),
+            vec![
+                "--admin-token-file: /here/short.token cannot be used: its token has 1 characters, and 32 are the fewest",
+            ],
         ),
         (insecure("--account-auth maybe"), vec!["--account-auth cannot be \"maybe\""]),
         (
@@ -413,6 +453,17 @@ fn what_apps_may_do() {
 }
 
 #[test]
+fn runs_begin_with_the_defaults_of_a_file() {
+    let Checked { config, run_defaults, .. } = good("--insecure --run-defaults defaults.toml");
+    let keys: Vec<&str> = config.run_defaults.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["mine", "num-server-rounds", "rounds"]);
+    assert_eq!(run_defaults.as_deref(), Some(Path::new("/here/defaults.toml")));
+    let args = config.native_app.map(|app| app.args).unwrap_or_default();
+    assert_eq!(args, ["serverapp", "--run-defaults", "/here/defaults.toml"]);
+    assert_eq!(good("--insecure").config.native_app.map(|app| app.args).unwrap_or_default(), ["serverapp"]);
+}
+
+#[test]
 fn a_log_file_is_kept_a_week_by_days() {
     let file = |line: &str| good(&format!("--insecure --log-file link.log {line}")).log.file;
     let settings = |interval_hours, backups| LogFileSettings { path: "/here/link.log".into(), interval_hours, backups };
@@ -457,6 +508,7 @@ fn homes_of_the_state() {
             state_home: state_home.map(Path::new),
             unreadable: &|_| None,
             unwritable: &|_| None,
+            read: &small_file,
         };
         let state = check(&raw("--insecure", ""), &around).map(|checked| checked.config.state).ok();
         let expected = expected.map(|path| StateLocation::Directory { directory: path.into(), database: None });
@@ -497,6 +549,7 @@ fn what_changes_nothing_is_said() {
             "--isolation process --allow-runtime-dependency-installation",
             "--allow-runtime-dependency-installation has no effect with --isolation process",
         ),
+        ("--admin-token-file admin.token", "--admin-token-file has no effect without accounts"),
         ("--log-rotation-backup-count 1", "--log-rotation-backup-count has no effect without --log-file"),
         ("--endpoint link.example.org", "--endpoint has no effect with --insecure"),
         ("", "serving without TLS"),
@@ -526,6 +579,7 @@ fn a_printed_configuration_means_the_same() {
         "--insecure --allow-insecure-network --host :: --port 80 --account-auth off --runtime-api-address h:1"
             .to_owned(),
         format!("{TLS} --endpoint a:1 --endpoint ::1 --metrics-address h:1 --keepalive-interval 90s --idle-timeout 3h"),
+        "--insecure --account-auth on --admin-token-file admin.token --run-defaults /etc/defaults.toml".to_owned(),
         "--insecure --isolation process --superexec-auth-secret-file s --allow-runtime-dependency-installation \
          --log-file l --log-rotation-interval-hours 2 --log-rotation-backup-count 3"
             .to_owned(),

@@ -74,6 +74,7 @@ fn check_as(zero: Zero, line: &str, file: &str) -> Result<Checked, Vec<Problem>>
         state_home: None,
         unreadable: &|path| path.to_string_lossy().contains("gone").then(|| "no such file".to_owned()),
         unwritable: &|_| None,
+        read: &|_| Err("no such file".to_owned()),
     };
     let machine = Machine {
         around: &around,

@@ -1,0 +1,108 @@
+//! Files that are there whole or not at all, with the mode and owner they shall have; written only where they differ.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{Gid, Uid};
+
+/// Who the programs run as; `None`: as whoever we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Owner {
+    /// The user of that name, where we may give files away.
+    pub fn find(passwd: &Path, name: &str) -> Option<Owner> {
+        let text = fs::read_to_string(passwd).ok()?;
+        rustix::process::geteuid().is_root().then_some(())?;
+        text.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next() == Some(name)).then_some(())?;
+            Some(Owner { uid: fields.nth(1)?.parse().ok()?, gid: fields.next()?.parse().ok()? })
+        })
+    }
+
+    fn give(owner: Option<Owner>, path: &Path) -> io::Result<()> {
+        let Some(owner) = owner else { return Ok(()) };
+        let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        Ok(rustix::fs::chownat(rustix::fs::CWD, path, Some(uid), Some(gid), flags)?)
+    }
+}
+
+/// Makes a directory and those above it; its mode and owner are as said afterwards, whoever made it.
+pub fn make_directory(path: &Path, mode: u32, owner: Option<Owner>) -> io::Result<()> {
+    let made = (|| {
+        DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        Owner::give(owner, path)
+    })();
+    made.map_err(|error| about("the directory", path, "cannot be made", &error))
+}
+
+/// Puts a file in place where it differs; says whether it did.
+pub fn write(path: &Path, content: &[u8], mode: u32, owner: Option<Owner>) -> io::Result<bool> {
+    let written = (|| {
+        let is_as_wished = |found: &fs::Metadata| {
+            found.mode() & 0o7777 == mode
+                && owner.is_none_or(|owner| (found.uid(), found.gid()) == (owner.uid, owner.gid))
+        };
+        if fs::metadata(path).is_ok_and(|found| is_as_wished(&found)) && fs::read(path).is_ok_and(|old| old == content)
+        {
+            return Ok(false);
+        }
+        let parent = path.parent().unwrap_or(Path::new("."));
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        let new = Path::new(&new);
+        let _ = fs::remove_file(new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
+        file.write_all(content)?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        Owner::give(owner, new)?;
+        file.sync_all()?;
+        fs::rename(new, path)?;
+        fs::File::open(parent)?.sync_all()?;
+        Ok(true)
+    })();
+    written.map_err(|error: io::Error| about("the file", path, "cannot be written", &error))
+}
+
+/// Gives away all that is in a directory, links themselves and not what they lead to.
+pub fn give_all(path: &Path, owner: Option<Owner>) -> io::Result<()> {
+    if owner.is_none() {
+        return Ok(());
+    }
+    Owner::give(owner, path)?;
+    if fs::symlink_metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give_all(&entry?.path(), owner)?;
+        }
+    }
+    Ok(())
+}
+
+fn about(kind: &str, path: &Path, what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{kind} {} {what}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_written_where_it_differs_and_has_the_mode_it_shall_have() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a");
+        assert!(write(&path, b"1", 0o640, None).expect("written"));
+        assert!(!write(&path, b"1", 0o640, None).expect("the same"));
+        assert!(write(&path, b"1", 0o600, None).expect("another mode"));
+        assert!(write(&path, b"2", 0o600, None).expect("another content"));
+        assert_eq!(fs::metadata(&path).expect("it is there").mode() & 0o777, 0o600);
+        assert!(write(&directory.path().join("no/where"), b"", 0o600, None).is_err());
+    }
+}

@@ -1,0 +1,63 @@
+//! Who may reach what: rules for nftables in a table of our own, made of the same addresses that the programs listen at. Pure;
+//! the agent loads them before anything is served.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use crate::facts::Network;
+
+const TABLE: &str = "inet trellis";
+
+/// The rules for what listens at `listens`, reached from the VM's own networks and from those that were allowed. What listens
+/// on loopback only needs none.
+pub fn rules(listens: &[SocketAddr], own: &[Network], allowed: &[String]) -> String {
+    let ports: BTreeSet<u16> = listens.iter().filter(|at| !at.ip().is_loopback()).map(SocketAddr::port).collect();
+    // Made before it is taken away, so that the first time is like the others; all of it is one transaction.
+    let mut text = format!("table {TABLE}\ndelete table {TABLE}\n");
+    if ports.is_empty() {
+        return text;
+    }
+    let networks = own.iter().map(Network::to_string).chain(allowed.iter().cloned());
+    let (v6, v4): (BTreeSet<String>, BTreeSet<String>) = networks.partition(|network| network.contains(':'));
+    let ports = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(
+        text,
+        "table {TABLE} {{\n  chain input {{\n    type filter hook input priority filter; policy accept;\n    \
+         iif \"lo\" accept\n    ct state established,related accept"
+    );
+    for (family, networks) in [("ip", v4), ("ip6", v6)] {
+        // Intervals that overlap are refused in a set, so each network is a rule.
+        for network in networks {
+            let _ = writeln!(text, "    tcp dport {{ {ports} }} {family} saddr {network} accept");
+        }
+    }
+    let _ = writeln!(text, "    tcp dport {{ {ports} }} drop\n  }}\n}}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_served_is_open_for_those_who_may_and_nobody_else() {
+        let listens = ["0.0.0.0:9092", "127.0.0.1:9093", "[::]:8000"].map(|at| at.parse().expect("an address"));
+        let own = [Network { address: "10.0.0.0".parse().expect("an address"), prefix: 24 }];
+        let allowed = ["10.66.0.0/24".to_owned(), "2001:db8::/64".to_owned()];
+        let expected = "table inet trellis\ndelete table inet trellis\ntable inet trellis {\n  chain input {\n    \
+                        type filter hook input priority filter; policy accept;\n    iif \"lo\" accept\n    \
+                        ct state established,related accept\n    \
+                        tcp dport { 8000, 9092 } ip saddr 10.0.0.0/24 accept\n    \
+                        tcp dport { 8000, 9092 } ip saddr 10.66.0.0/24 accept\n    \
+                        tcp dport { 8000, 9092 } ip6 saddr 2001:db8::/64 accept\n    \
+                        tcp dport { 8000, 9092 } drop\n  }\n}\n";
+        assert_eq!(rules(&listens, &own, &allowed), expected);
+    }
+
+    #[test]
+    fn loopback_needs_no_rules_and_old_ones_go() {
+        let rules = rules(&["127.0.0.1:9092".parse().expect("an address")], &[], &[]);
+        assert_eq!(rules, "table inet trellis\ndelete table inet trellis\n");
+    }
+}

@@ -1,0 +1,120 @@
+//! Units of systemd, written so that no value can say more than it is. Pure.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use super::{Program, Recipe};
+use crate::place::{Place, USER};
+
+/// A word that systemd cannot be told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} of {unit} has a control character in it, which no unit can hold")]
+pub struct Unsayable {
+    pub unit: String,
+    pub what: String,
+}
+
+/// `trellis-superlink.service`
+pub fn name(program: &Program) -> String {
+    format!("trellis-{}.service", program.name)
+}
+
+/// The unit of a program.
+pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<String, Unsayable> {
+    let unit = name(program);
+    let say = |what: &str, text: &str, dollars: bool| {
+        let unsayable = || Unsayable { unit: unit.clone(), what: what.to_owned() };
+        quoted(text, dollars).ok_or_else(unsayable)
+    };
+    let mut text = format!(
+        "[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target nftables.service\n\
+         StartLimitIntervalSec=0\n\n[Service]\nType=exec\n",
+        program.description
+    );
+    for command in &program.before {
+        let words: Result<Vec<_>, _> =
+            command.iter().map(|word| say("a command before the start", word, true)).collect();
+        let _ = writeln!(text, "ExecStartPre=-{}", words?.join(" "));
+    }
+    let path = program.path.display().to_string();
+    let words = std::iter::once(&path).chain(&program.args);
+    let words: Result<Vec<_>, _> = words.map(|word| say("an argument", word, true)).collect();
+    let _ = writeln!(text, "ExecStart={}", words?.join(" "));
+    for (name, value) in &program.env {
+        let _ = writeln!(text, "Environment={}", say("the environment", &format!("{name}={value}"), false)?);
+    }
+    if let Some(log) = &program.log {
+        let log = log.display().to_string().replace('%', "%%");
+        let _ = writeln!(text, "StandardOutput=truncate:{log}\nStandardError=inherit");
+    }
+    text.push_str("Restart=always\nRestartSec=2\nKillMode=mixed\nTimeoutStopSec=30\nUMask=0077\nLimitNOFILE=1048576\n");
+    if !program.as_root {
+        text.push_str(&hardened(recipe, place, &say)?);
+    }
+    text.push_str("\n[Install]\nWantedBy=multi-user.target\n");
+    Ok(text)
+}
+
+fn hardened(
+    recipe: &Recipe,
+    place: &Place,
+    say: &impl Fn(&str, &str, bool) -> Result<String, Unsayable>,
+) -> Result<String, Unsayable> {
+    let mut text = format!(
+        "User={USER}\nGroup={USER}\nNoNewPrivileges=yes\nCapabilityBoundingSet=\nAmbientCapabilities=\n\
+         ProtectSystem=strict\nProtectHome=yes\nPrivateTmp=yes\nProtectKernelTunables=yes\nProtectKernelModules=yes\n\
+         ProtectControlGroups=yes\nRestrictSUIDSGID=yes\nRestrictNamespaces=yes\nLockPersonality=yes\n\
+         RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\nSystemCallArchitectures=native\n"
+    );
+    for path in &recipe.directories {
+        let _ = writeln!(text, "ReadWritePaths={}", say("a directory", &path.display().to_string(), false)?);
+    }
+    let hidden = say("a directory", &place.authority().display().to_string(), false)?;
+    let _ = writeln!(text, "InaccessiblePaths=-{hidden}");
+    Ok(text)
+}
+
+/// One word, whatever is in it. `None`: it cannot be said.
+fn quoted(text: &str, dollars: bool) -> Option<String> {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            letter if letter.is_control() => return None,
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            '%' => quoted.push_str("%%"),
+            '$' if dollars => quoted.push_str("$$"),
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    Some(quoted)
+}
+
+/// The agent, which is there for the VM's life.
+pub fn agent(place: &Place) -> String {
+    let program = place.program.display();
+    format!(
+        "[Unit]\nDescription=Agent of the Trellis appliance\nWants=network-online.target\nAfter=network-online.target\n\
+         StartLimitIntervalSec=0\n\n[Service]\nType=exec\nExecStart=\"{program}\" appliance agent --supervisor systemd\n\
+         Restart=always\nRestartSec=5\nKillMode=mixed\nTimeoutStopSec=30\nUMask=0077\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
+/// For machines without one-apps: reads the context at boot.
+pub fn appliance(place: &Place) -> String {
+    let program = place.program.display();
+    format!(
+        "[Unit]\nDescription=Trellis appliance, as the context says\nWants=network-online.target\n\
+         After=network-online.target one-context.service\nConditionPathExists=!/etc/one-appliance/service\n\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=\"{program}\" appliance configure\n\
+         ExecStart=\"{program}\" appliance bootstrap\nTimeoutStartSec=600\nUMask=0077\n\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
+/// The units of a recipe, by their files.
+pub fn all(recipe: &Recipe, place: &Place) -> Result<Vec<(PathBuf, String)>, Unsayable> {
+    let unit = |program: &Program| Ok((place.units().join(name(program)), render(program, recipe, place)?));
+    recipe.programs.iter().map(unit).collect()
+}

@@ -1,0 +1,67 @@
+//! The token of the first administrator, where a file says it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use trellis_link::SuperLink;
+use trellis_link::config::{Config, Limits, StateLocation};
+
+use crate::http::{header, send};
+use crate::peer::{TestLink, config};
+
+fn settings(state: &Path, file: &Path) -> Config {
+    let place = StateLocation::Directory { directory: state.to_owned(), database: None };
+    Config { accounts: true, admin_token: Some(file.to_owned()), ..config(place, Limits::default()) }
+}
+
+fn put(file: &Path, token: &str, mode: u32) {
+    let _ = fs::remove_file(file);
+    fs::write(file, format!("{token}\n")).unwrap();
+    fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// What a caller with this token is answered when it asks for the accounts.
+async fn answered(link: &TestLink, token: &str, call: &str, body: &str) -> (u16, String) {
+    let headers = [header("authorization", &format!("Bearer {token}")), header("content-type", "application/json")];
+    let answer = send(link.addresses.http, "POST", &format!("/v1/trellis/{call}"), &headers, body.as_bytes()).await;
+    (answer.status, answer.text().to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_in_the_file_is_the_admins_at_each_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let (state, file) = (directory.path().join("state"), directory.path().join("token"));
+    let (first, second) = ("first-".repeat(6), "second".repeat(6));
+
+    put(&file, &first, 0o600);
+    let link = TestLink::start(settings(&state, &file)).await;
+    assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 200);
+    assert_eq!(answered(&link, &second, "list-accounts", "{}").await.0, 401);
+    assert!(!state.join("admin.token").exists(), "no other token was drawn");
+    link.stop().await;
+
+    // The same again changes nothing; another takes its place.
+    let link = TestLink::start(settings(&state, &file)).await;
+    assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 200);
+    link.stop().await;
+    put(&file, &second, 0o400);
+    let link = TestLink::start(settings(&state, &file)).await;
+    assert_eq!(answered(&link, &second, "list-accounts", "{}").await.0, 200);
+    assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 401);
+    link.stop().await;
+
+    // One that was taken back does not come back.
+    put(&file, &first, 0o600);
+    let why = SuperLink::start(settings(&state, &file)).await.err().unwrap().to_string();
+    assert!(why.contains("was revoked") && !why.contains(&first), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_others_can_read_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    put(&file, &"x".repeat(40), 0o640);
+    let why = SuperLink::start(settings(&directory.path().join("state"), &file)).await.err().unwrap().to_string();
+    assert!(why.contains("others than its owner may use it (mode 0640)"), "{why}");
+}
