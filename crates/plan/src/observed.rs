@@ -11,6 +11,8 @@ use crate::resource::{Generation, Part, ResourceId};
 
 /// One resource, as it was seen.
 #[derive(Debug, Clone, PartialEq)]
+// Few of them are not `Present`.
+#[allow(clippy::large_enum_variant)]
 pub enum Sighting {
     Absent,
     Unknown {

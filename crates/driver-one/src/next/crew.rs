@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use trellis_one::VmAction;
 use trellis_one::keys::{Assignment, TRELLIS_ASSIGNMENT, TRELLIS_DRAIN, TRELLIS_PART, TRELLIS_RESTART};
-use trellis_plan::{Spec, Tunnel};
-use trellis_spec::Name;
+use trellis_plan::{NodeSpec, Spec, Tunnel};
+use trellis_spec::{Name, Runtime};
 
 use super::{Ground, Next, Step};
 use crate::record::{Record, Wish};
@@ -239,7 +239,8 @@ fn is_of(vm: &VmSeen, role: &Role<'_>) -> bool {
 /// Only known nodes take part, and what it joins with is not there yet.
 pub fn lacks_token(record: &Record) -> bool {
     let spec = record.desired.as_ref().map(|desired| &desired.spec);
-    matches!(spec, Some(Spec::Node(spec)) if spec.node_auth) && record.join_token.is_none()
+    let joins = |spec: &NodeSpec| spec.node_auth && spec.runtime == Runtime::Trellis;
+    matches!(spec, Some(Spec::Node(spec)) if joins(spec)) && record.join_token.is_none()
 }
 
 fn tunnel<'a>(ground: &'a Ground<'_>) -> Option<&'a Tunnel> {
