@@ -70,17 +70,19 @@ fn followed(record: &Record, view: &View) -> Record {
 /// Nothing is left of it; and where it is the last one, nothing of the federation at this site.
 fn is_over(records: &BTreeMap<ResourceId, Record>, record: &Record, view: &View) -> bool {
     let has_vm = view.marked(&record.id).next().is_some() || record.abandoned.iter().any(|id| view.vm(*id).is_some());
-    let is_coordinator = record.id.node_key().is_none();
-    let has_images = has_images(record, view, is_coordinator);
+    let has_state = record.id.node_key().is_none() && has_image(record, view, "state");
+    if has_vm || has_state {
+        return false;
+    }
     let is_last = !records.values().any(Record::is_wanted);
-    !has_vm && !(is_coordinator && has_images) && (!is_last || view.is_empty() && !has_images)
+    !is_last || (view.is_empty() && !has_image(record, view, "upload"))
 }
 
-fn has_images(record: &Record, view: &View, coordinator: bool) -> bool {
+fn has_image(record: &Record, view: &View, purpose: &str) -> bool {
     view.images.iter().any(|image| {
-        let label = |name: &str| image.attributes.get(name).map(String::as_str).unwrap_or_default();
-        let own = label(labels::FEDERATION) == record.id.federation.as_str();
-        let here = label(labels::SITE) == record.id.site.as_str();
-        own && here && (coordinator || label(labels::PURPOSE) == "upload")
+        let is = |label: &str, value: &str| image.attributes.get(label).is_some_and(|found| found == value);
+        is(labels::FEDERATION, record.id.federation.as_str())
+            && is(labels::SITE, record.id.site.as_str())
+            && is(labels::PURPOSE, purpose)
     })
 }

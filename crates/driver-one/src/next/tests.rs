@@ -246,7 +246,7 @@ fn a_service_that_gave_up_is_brought_back_a_few_times_and_then_told() {
     let recover = Step::RecoverService { service };
     for _ in 0..LIMITS.most_recoveries {
         world.set_service(ServiceState::Failed, "FAILED_SCALING");
-        assert_eq!(world.next().steps, [recover.clone()]);
+        assert_eq!(world.next().steps, std::slice::from_ref(&recover));
         // It was told, and gave up again.
         world.memory.tried(&recover, world.now_ms);
         assert_eq!(world.next().steps, []);
