@@ -13,6 +13,7 @@ mod driver;
 mod inventory;
 mod ledger;
 mod observed;
+mod orders;
 mod planner;
 mod report;
 mod resource;
@@ -30,6 +31,7 @@ pub use driver::{Call, Driver, Rendering};
 pub use inventory::{Capabilities, Inventory};
 pub use ledger::{Applied, LEDGER_VERSION, Ledger, PoolMemory, Tries};
 pub use observed::{Addresses, Facts, Observation, Observed, Offer, Phase, Seen, Sighting};
+pub use orders::Orders;
 pub use planner::{Planned, Wanted, blueprints, plan};
 pub use report::{Weight, Why};
 pub use resource::{
