@@ -98,6 +98,8 @@ pub struct Agent {
 /// What the controller says through attributes of the VM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wishes {
+    /// There is a controller: nothing begins before it has said what.
+    has_controller: bool,
     assignment: Option<String>,
     drain: bool,
     restart: Option<String>,

@@ -23,11 +23,6 @@ impl Place {
         &self.root
     }
 
-    /// The whole machine is ours, and not a directory of somebody's.
-    pub fn is_machine(&self) -> bool {
-        self.root == Path::new("/")
-    }
-
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }

@@ -29,12 +29,13 @@ impl Agent {
         self.look().await?;
         let settings = self.settings.clone().expect("they were just read");
         self.lay_out(&settings)?;
+        if self.in_force.as_ref() != Some(&settings) {
+            // The SuperLink may be behind them.
+            network::apply(&network::routes(&settings.common.routes)).await?;
+        }
         let (around, standing) = self.surroundings(&settings).await?;
         let mut recipe = recipe::recipe(&settings, &around, &self.place)?;
         recipe.programs.retain(|program| !program.is_optional || program.path.exists());
-        if self.place.is_machine() && self.in_force.as_ref() != Some(&settings) {
-            network::apply(&network::routes(&settings.common.routes)).await?;
-        }
         if let RoleSettings::Gateway(gateway) = &settings.role {
             network::raise(gateway, &self.place).await?;
         }
