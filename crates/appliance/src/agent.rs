@@ -107,6 +107,7 @@ struct Wishes {
 
 impl Agent {
     pub fn new(place: Place, sources: Sources, supervisor: Supervisor, resolve: Resolve) -> io::Result<Agent> {
+        crate::state_disk::mount(&sources.read(), &place).map_err(|trouble| io::Error::other(trouble.what))?;
         let memory = Memory::read(&place.memory()).unwrap_or_else(|error| {
             // Everything in it can be found out again.
             tracing::warn!("{error}; it begins anew");

@@ -15,7 +15,7 @@ use trellis_appliance::settings::Role;
 use trellis_appliance::variables::{Status, VARIABLES};
 
 /// What is not an argument or a file of a program. A gateway has no programs: its variables are the tunnel's.
-const COUNTS_ELSEWHERE: [(&str, &str); 17] = [
+const COUNTS_ELSEWHERE: [(&str, &str); 18] = [
     ("FL_ROUTES", "routes of the machine"),
     ("FL_DEFER_RECONFIGURE", "when a changed recipe is put into force"),
     ("FLOWER_VERSION", "what is published, and compared before a node starts; the packages of Flower"),
@@ -25,6 +25,7 @@ const COUNTS_ELSEWHERE: [(&str, &str); 17] = [
     ("FL_SSL_KEYFILE", "files that the certificates are written to"),
     ("FL_CERT_EXTRA_SAN", "names of the certificate that is made"),
     ("FL_ALLOWED_NETWORKS", "the firewall"),
+    ("FL_STATE_DISK", "what is mounted before anything starts"),
     ("FL_ADMIN_TOKEN", "a file that the SuperLink is given at its first start"),
     ("FL_SUPERLINK_ADDRESS", "discovery: which SuperLink is found"),
     ("FL_FRAMEWORK", "what must be there before a node is ready"),

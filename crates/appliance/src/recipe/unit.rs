@@ -28,7 +28,7 @@ pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<Strin
         quoted(text, dollars).ok_or_else(unsayable)
     };
     let mut text = format!(
-        "# Files: {:016x}\n[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target nftables.service\n\
+        "# Files: {:016x}\n[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target nftables.service trellis-agent.service\n\
          StartLimitIntervalSec=0\n\n[Service]\nType=exec\n",
         recipe.digest(),
         program.description
@@ -102,7 +102,8 @@ pub fn agent(place: &Place) -> String {
     let program = place.program.display();
     format!(
         "[Unit]\nDescription=Agent of the Trellis appliance\nWants=network-online.target\nAfter=network-online.target\n\
-         StartLimitIntervalSec=0\n\n[Service]\nType=exec\nExecStart=\"{program}\" appliance agent --supervisor systemd\n\
+         StartLimitIntervalSec=0\n\n[Service]\nType=exec\nExecStartPre=\"{program}\" appliance state-disk\n\
+         ExecStart=\"{program}\" appliance agent --supervisor systemd\n\
          Restart=always\nRestartSec=5\nKillMode=mixed\nTimeoutStopSec=30\nUMask=0077\n\n\
          [Install]\nWantedBy=multi-user.target\n"
     )
