@@ -4,6 +4,7 @@
 //! it was and says why; the next one tries again. Nothing is told from anywhere else.
 
 mod apply;
+mod aside;
 mod look;
 mod search;
 mod tell;
@@ -23,17 +24,18 @@ use crate::facts::Facts;
 use crate::place::{Place, USER};
 use crate::readiness::{Publication, Seen, Standing};
 use crate::recipe::Recipe;
-use crate::settings::Settings;
+use crate::settings::{Framework, Settings};
 use crate::shards::Shards;
 use crate::sources::{Sources, Stamp};
 use crate::state::Memory;
 use crate::supervisor::{Direct, Supervisor};
 use crate::trouble::{Code, Trouble};
+use aside::{Script, Submission};
 
 pub use search::Joining;
 
 /// Between two passes, unless something happens.
-const PASS: Duration = Duration::from_secs(2);
+const PASS: Duration = Duration::from_secs(1);
 /// While the VM boots, everybody waits for it.
 const BOOT_PASS: Duration = Duration::from_millis(500);
 /// The last word, when we end.
@@ -77,11 +79,15 @@ pub struct Agent {
     in_force: Option<Settings>,
     standing: Standing,
     certificates_looked: Option<Instant>,
+    /// When the authority was last changed, as it was seen then: a rotation is followed at once.
+    authority_seen: Option<SystemTime>,
     trust_is_new: bool,
     leaf_is_new: bool,
-    script_looked: Option<(Instant, bool)>,
+    /// That Python was found to have.
+    framework: Framework,
+    script: Script,
     restarted: Option<String>,
-    submitted_at: Option<Instant>,
+    submission: Submission,
     /// When a SuperLink last answered as it answers nodes, and which start of it.
     asked_fleet: Option<(Instant, Option<String>)>,
     seen: Seen,
@@ -141,11 +147,13 @@ impl Agent {
             in_force: None,
             standing: Standing::default(),
             certificates_looked: None,
+            authority_seen: None,
             trust_is_new: false,
             leaf_is_new: false,
-            script_looked: None,
+            framework: Framework::None,
+            script: Script::default(),
             restarted: None,
-            submitted_at: None,
+            submission: Submission::default(),
             asked_fleet: None,
             seen: Seen::default(),
             waiting: false,
@@ -175,7 +183,7 @@ impl Agent {
             let pause = if self.was_ready { PASS } else { BOOT_PASS };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.supervisor.ended() => {}
+                () = self.supervisor.ended() => self.notice().await,
                 () = &mut stop => return self.farewell(None).await,
             }
         }
@@ -188,11 +196,18 @@ impl Agent {
         let trouble = made.and_then(|()| self.judge()).err();
         let told = self.tell(trouble.as_ref()).await;
         self.was_ready |= told.is_ok() && self.seen.serving;
-        self.submit().await;
+        self.submit();
         match trouble {
             Some(trouble) => Err(trouble),
             None => told,
         }
+    }
+
+    /// A program ended: what that means is said before anything else is done.
+    async fn notice(&mut self) {
+        self.seen = self.probe().await;
+        let trouble = self.said.clone();
+        let _ = self.tell(trouble.as_ref()).await;
     }
 
     /// The programs may end again and again, though all was well until they were started.

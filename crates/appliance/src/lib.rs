@@ -10,6 +10,7 @@ pub mod facts;
 pub mod firewall;
 pub mod machine;
 pub mod network;
+pub mod outcomes;
 pub mod place;
 pub mod probe;
 pub mod problem;

@@ -1,8 +1,7 @@
 //! What is done to the network of the VM: routes by way of a gateway, rules for who may come in, and the gateway's own tunnel.
 //! The commands are pure; `apply` alone runs them. Each may be repeated.
 
-use std::fmt::Write as _;
-use std::path::Path;
+use trellis_tunnel::{Config, Device, Draft, PeerDraft, down, forward, up};
 
 use crate::disk;
 use crate::place::Place;
@@ -25,36 +24,23 @@ pub fn routes(routes: &[Route]) -> Vec<Line> {
     routes.iter().map(replace).collect()
 }
 
-/// As `wg setconf` reads it.
-pub fn wireguard(gateway: &GatewaySettings) -> String {
-    let mut text = format!("[Interface]\nPrivateKey = {}\nListenPort = {}\n", gateway.private_key, gateway.listen_port);
-    for peer in &gateway.peers {
-        let allowed = peer.allowed_ips.join(", ");
-        let _ = write!(text, "\n[Peer]\nPublicKey = {}\nAllowedIPs = {allowed}\n", peer.public_key);
-        if let Some(endpoint) = &peer.endpoint {
-            let _ = writeln!(text, "Endpoint = {endpoint}");
-        }
-        if let Some(seconds) = peer.keepalive_s {
-            let _ = writeln!(text, "PersistentKeepalive = {seconds}");
-        }
-    }
-    text
-}
-
-/// What makes the tunnel, once its interface is there.
-pub fn tunnel(gateway: &GatewaySettings, config: &Path) -> Vec<Line> {
-    let config = config.display().to_string();
-    let mut lines = vec![
-        line(&["wg", "setconf", INTERFACE, &config]),
-        line(&["ip", "address", "replace", &gateway.local_address, "dev", INTERFACE]),
-        line(&["ip", "link", "set", INTERFACE, "mtu", &gateway.mtu.to_string(), "up"]),
-        line(&["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"]),
-        line(&["sysctl", "-q", "-w", "net.ipv6.conf.all.forwarding=1"]),
-    ];
-    for network in gateway.peers.iter().flat_map(|peer| &peer.allowed_ips) {
-        lines.push(line(&["ip", "route", "replace", network, "dev", INTERFACE]));
-    }
-    lines
+/// The tunnel that the settings speak of; nothing in it can break out of its line.
+pub fn tunnel(gateway: &GatewaySettings) -> Result<Config, Trouble> {
+    let peer = |(index, peer): (usize, &crate::settings::Peer)| PeerDraft {
+        name: format!("peer-{}", index + 1),
+        public_key: peer.public_key.clone(),
+        endpoint: peer.endpoint.clone(),
+        allowed: peer.allowed_ips.clone(),
+        keepalive_s: peer.keepalive_s,
+    };
+    let draft = Draft {
+        private_key: gateway.private_key.clone(),
+        address: gateway.local_address.clone(),
+        listen_port: gateway.listen_port,
+        mtu: gateway.mtu,
+        peers: gateway.peers.iter().enumerate().map(peer).collect(),
+    };
+    Config::new(draft).map_err(|problems| Trouble::new(Code::ConfigValidationFailed, problems.join("; ")))
 }
 
 /// Runs them one after the other, to the first that fails.
@@ -67,24 +53,38 @@ pub async fn apply(lines: &[Line]) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Makes the gateway's tunnel: in the kernel, or by wireguard-go where that has none.
+/// Makes the gateway's tunnel: in the kernel, or by wireguard-go where that has none. One that is there as it shall be is left
+/// alone; nothing is left of one that could not be made whole.
 pub async fn raise(gateway: &GatewaySettings, place: &Place) -> Result<(), Trouble> {
-    let failed = |why: String| Trouble::new(Code::PreflightFailed, why);
-    let config = place.etc().join(CONFIG);
-    let written = disk::write(&config, wireguard(gateway).as_bytes(), 0o600, None);
-    let changed = written.map_err(|error| failed(error.to_string()))?;
+    let config = tunnel(gateway)?;
+    let path = place.etc().join(CONFIG);
+    let written = disk::write(&path, config.to_setconf().as_bytes(), 0o600, None);
+    let changed = written.map_err(|error| Trouble::new(Code::PreflightFailed, error.to_string()))?;
     let there = run("ip", &["link", "show", INTERFACE]).await.is_ok();
     if there && !changed {
         return Ok(());
     }
-    if !there {
-        let kernel = run("ip", &["link", "add", INTERFACE, "type", "wireguard"]).await;
-        if let Err(kernel) = kernel {
-            let other = run("wireguard-go", &[INTERFACE]).await;
-            other.map_err(|other| failed(format!("there is no WireGuard: {kernel}; {other}")))?;
-        }
+    if there {
+        apply(&down(INTERFACE)).await?;
     }
-    apply(&tunnel(gateway, &config)).await
+    let path = path.display().to_string();
+    let made = make(&config, &path).await;
+    if made.is_err() {
+        let _ = apply(&down(INTERFACE)).await;
+    }
+    made
+}
+
+async fn make(config: &Config, path: &str) -> Result<(), Trouble> {
+    let commands = up(INTERFACE, config, Device::Kernel, path);
+    let (link, rest) = commands.split_at(1);
+    if let Err(kernel) = apply(link).await {
+        let other = apply(&up(INTERFACE, config, Device::Program, path)[..1]).await;
+        let none = |other: Trouble| format!("there is no WireGuard: {}; {}", kernel.what, other.what);
+        other.map_err(|other| Trouble::new(Code::PreflightFailed, none(other)))?;
+    }
+    apply(rest).await?;
+    apply(&forward()).await
 }
 
 /// The tunnel is there.
@@ -99,26 +99,29 @@ mod tests {
 
     #[test]
     fn a_tunnel_is_made_of_what_was_said() {
+        let (private, public) =
+            ("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=");
         let peer = Peer {
-            public_key: "PUB=".into(),
+            public_key: public.into(),
             endpoint: Some("192.0.2.1:51820".into()),
             allowed_ips: vec!["10.66.0.0/24".into(), "10.1.0.0/16".into()],
             keepalive_s: Some(25),
         };
-        let gateway = GatewaySettings {
-            private_key: "KEY=".into(),
+        let mut gateway = GatewaySettings {
+            private_key: private.into(),
             local_address: "10.66.0.2/24".into(),
             listen_port: 51820,
             mtu: 1420,
             peers: vec![peer],
         };
-        let expected = "[Interface]\nPrivateKey = KEY=\nListenPort = 51820\n\n[Peer]\nPublicKey = PUB=\nAllowedIPs = \
-                        10.66.0.0/24, 10.1.0.0/16\nEndpoint = 192.0.2.1:51820\nPersistentKeepalive = 25\n";
-        assert_eq!(wireguard(&gateway), expected);
-        let lines: Vec<String> = tunnel(&gateway, Path::new("/c")).iter().map(|words| words.join(" ")).collect();
-        assert_eq!(lines[0], "wg setconf trellis0 /c");
+        let config = tunnel(&gateway).expect("it is good");
+        assert!(config.to_setconf().contains("Endpoint = 192.0.2.1:51820\nAllowedIPs = 10.66.0.0/24, 10.1.0.0/16\n"));
+        let lines: Vec<String> =
+            up(INTERFACE, &config, Device::Kernel, "/c").iter().map(|words| words.join(" ")).collect();
         assert!(lines.contains(&"ip route replace 10.1.0.0/16 dev trellis0".to_owned()), "{lines:?}");
-        assert!(!lines.iter().any(|line| line.contains("KEY")), "no argument shows a secret");
+        assert!(!lines.iter().any(|line| line.contains(private)), "no argument shows a secret");
+        gateway.private_key = "short".into();
+        assert_eq!(tunnel(&gateway).expect_err("it is no key").code, Code::ConfigValidationFailed);
     }
 
     #[test]

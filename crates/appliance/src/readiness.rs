@@ -1,6 +1,7 @@
 //! What a VM says of itself, computed in one place from what the probes saw: nothing else says READY. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,6 +12,12 @@ use crate::trouble::Trouble;
 
 /// So often the agent says that it is there, whether anything changed or not.
 pub const HEARTBEAT_S: i64 = 60;
+
+/// READY is said no longer than this of a program that has ended: its end wakes the agent. What OneGate takes to answer comes on
+/// top. Who is ended by the agent itself is not READY before that.
+pub const END_NOTICED: Duration = Duration::from_secs(2);
+/// The same of a program that is there and answers nobody: between two looks, and for the look itself.
+pub const SILENCE_NOTICED: Duration = Duration::from_secs(8);
 
 /// No attribute has this value.
 const UNKNOWN: &str = "\0";
@@ -26,11 +33,21 @@ pub struct Seen {
     pub draining: bool,
     /// Runs at work.
     pub runs: Option<u32>,
+    /// Of the first of them.
+    pub round: Option<Round>,
     pub node_id: Option<String>,
     /// Of nodes that are there.
     pub nodes: Option<u32>,
     /// Another for each start of the program; `None`: it does not run.
     pub instance: Option<String>,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    pub run: u64,
+    /// The last that is over; 0: none yet.
+    pub number: u64,
 }
 
 /// What is so, whatever the programs do.
@@ -90,6 +107,7 @@ pub fn attributes(standing: &Standing, seen: &Seen, trouble: Option<&Trouble>) -
             say(keys::TRELLIS_CONTROL, control.clone());
             say(keys::TRELLIS_HTTP, http.clone());
             say(keys::TRELLIS_RUNS, seen.runs.map(|runs| runs.to_string()).unwrap_or_default());
+            say(keys::FL_ROUND_NUMBER, seen.round.as_ref().map(|round| round.number.to_string()).unwrap_or_default());
             say(keys::TRELLIS_SHARDS, shards.clone().unwrap_or_default());
         }
         Of::SuperNode { framework, gpu } => {

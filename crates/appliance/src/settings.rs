@@ -260,6 +260,16 @@ impl Framework {
             Framework::Sklearn => "sklearn",
         }
     }
+
+    /// What Python calls it.
+    pub fn module(self) -> Option<&'static str> {
+        match self {
+            Framework::None => None,
+            Framework::PyTorch => Some("torch"),
+            Framework::TensorFlow => Some("tensorflow"),
+            Framework::Sklearn => Some("sklearn"),
+        }
+    }
 }
 
 impl UseCase {

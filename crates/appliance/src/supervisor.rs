@@ -68,11 +68,11 @@ impl Supervisor {
         }
     }
 
-    /// Resolves when a program ended, where that is noticed.
+    /// Resolves when a program ended: of systemd's, the first.
     pub async fn ended(&self) {
         match self {
             Supervisor::Direct(direct) => direct.ended().await,
-            Supervisor::Systemd(_) => std::future::pending().await,
+            Supervisor::Systemd(systemd) => systemd.ended().await,
         }
     }
 

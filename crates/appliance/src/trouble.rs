@@ -227,7 +227,7 @@ pub fn page() -> String {
         "# When an appliance does not become ready\n\n\
          The agent in each VM says what is wrong in the attribute `FL_ERROR` of the VM (`onevm show ID`), as a code and a\n\
          text, and in its log with what to do about it. `FL_ERROR` is erased when all is well. In the VM,\n\
-         `trellis appliance status` says the same. This page is made of the program's own table.\n\n\
+         `trellis appliance status` says the same. This page is made of the program's own tables.\n\n\
          | what is seen | code | probable cause | what to check |\n|---|---|---|---|\n",
     );
     for entry in TABLE {
@@ -242,7 +242,7 @@ pub fn page() -> String {
         between = ", ";
     }
     page.push_str(". Everything else is waited for, until the limit of the boot.\n");
-    page
+    page + &crate::outcomes::section()
 }
 
 #[cfg(test)]

@@ -45,6 +45,11 @@ pub(crate) async fn connect(target: &Target, protocols: &[&[u8]]) -> Result<Conn
     }
 }
 
+/// Connects as a call of Flower's over gRPC would, TLS included, says nothing, and goes away.
+pub async fn handshake(target: &Target) -> Result<(), Error> {
+    connect(target, &[HTTP_2]).await.map(drop)
+}
+
 /// A connection to the first address of the host that takes one.
 pub(crate) async fn reach(target: &Target) -> Result<TcpStream, Error> {
     let lookup = |source| Error::Lookup { host: target.host.clone(), source };

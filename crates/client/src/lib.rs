@@ -21,6 +21,7 @@ mod target;
 mod trust;
 
 pub use call::*;
+pub use connect::handshake;
 pub use control::{AcquiredTask, LogPart, LogStream};
 pub use error::{Distrust, Error};
 pub use node_key::NodeKey;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -15,6 +16,22 @@ pub struct Trust {
     /// Where they come from, in words.
     origin: String,
     config: Arc<ClientConfig>,
+    followed: Option<Arc<Followed>>,
+}
+
+/// A bundle that may be exchanged while it is in use, as in the rotation of an authority.
+struct Followed {
+    path: PathBuf,
+    /// What is trusted now, and what the file looked like when that was read.
+    kept: Mutex<(Option<Stamp>, Arc<ClientConfig>)>,
+}
+
+/// A file that is another has another.
+type Stamp = (SystemTime, u64);
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -34,8 +51,16 @@ fn because(why: &str) -> String {
 }
 
 impl Trust {
-    /// Trusts the authorities in a PEM file, and no others.
+    /// Trusts the authorities in a PEM file, and no others. The file is followed: each new connection is trusted by what is in
+    /// it then, or was in it when it could last be used.
     pub fn bundle(path: &Path) -> Result<Trust, TrustError> {
+        let seen = stamp(path);
+        let trust = Trust::new(path.display().to_string(), Trust::roots(path)?);
+        let kept = Mutex::new((seen, Arc::clone(&trust.config)));
+        Ok(Trust { followed: Some(Arc::new(Followed { path: path.to_owned(), kept })), ..trust })
+    }
+
+    fn roots(path: &Path) -> Result<RootCertStore, TrustError> {
         let unreadable = |source| TrustError::Unreadable { path: path.to_owned(), source };
         let mut roots = RootCertStore::empty();
         for (index, certificate) in CertificateDer::pem_file_iter(path).map_err(unreadable)?.enumerate() {
@@ -45,7 +70,7 @@ impl Trust {
         if roots.is_empty() {
             return Err(TrustError::NoCertificate { path: path.to_owned() });
         }
-        Ok(Trust::new(path.display().to_string(), roots))
+        Ok(roots)
     }
 
     /// Trusts whom the system trusts. The variables SSL_CERT_FILE and SSL_CERT_DIR are heeded.
@@ -72,7 +97,21 @@ impl Trust {
             .expect("the provider has suites for the default versions of TLS")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Trust { origin, config: Arc::new(config) }
+        Trust { origin, config: Arc::new(config), followed: None }
+    }
+
+    fn current(&self) -> Arc<ClientConfig> {
+        let Some(followed) = &self.followed else { return Arc::clone(&self.config) };
+        let mut kept = followed.kept.lock().expect("nobody panics while holding it");
+        let found = stamp(&followed.path);
+        if found.is_some() && found != kept.0 {
+            kept.0 = found;
+            // What cannot be used is not trusted, and what was good stays so.
+            if let Ok(roots) = Trust::roots(&followed.path) {
+                kept.1 = Trust::new(self.origin.clone(), roots).config;
+            }
+        }
+        Arc::clone(&kept.1)
     }
 
     pub(crate) fn origin(&self) -> &str {
@@ -82,7 +121,7 @@ impl Trust {
     /// For a connection on which one of these protocols is to be spoken, the best first. Sessions are resumed whatever is
     /// offered.
     pub(crate) fn config(&self, protocols: &[&[u8]]) -> Arc<ClientConfig> {
-        let mut config = ClientConfig::clone(&self.config);
+        let mut config = ClientConfig::clone(&self.current());
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Arc::new(config)
     }

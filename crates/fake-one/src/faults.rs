@@ -32,6 +32,8 @@ pub struct GateFaults {
     pub refuse: bool,
     /// No other VM is one of the same service.
     pub foreign: bool,
+    /// OneGate's clock is ahead by so many seconds, or behind.
+    pub date_offset_s: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

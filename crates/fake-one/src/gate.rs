@@ -34,17 +34,27 @@ const ACTIONS: [&str; 12] = [
 ];
 
 pub async fn handle(shared: Arc<Shared>, asked: Asked) -> Option<Answer> {
-    let (slow_ms, status) = shared.faults(|faults| (faults.gate.slow_ms, faults.gate.status));
+    let (slow_ms, status, offset_s) =
+        shared.faults(|faults| (faults.gate.slow_ms, faults.gate.status, faults.gate.date_offset_s));
     if slow_ms > 0 {
         tokio::time::sleep(Duration::from_millis(slow_ms)).await;
     }
-    let answer = match status {
+    let mut answer = match status {
         Some(401) => text(401, "Not authorized"),
         Some(status) => text(status, "Internal server error"),
         None => answer(&shared, &asked),
     };
+    if offset_s != 0 {
+        answer.date = Some(date(offset_s));
+    }
     let lost = shared.faults(|faults| faults.takes_answer(Server::Gate, &asked.line()));
     (!lost).then_some(answer)
+}
+
+/// As a clock shows it that is wrong by so much.
+fn date(offset_s: i64) -> String {
+    let shown = jiff::Timestamp::now().saturating_add(jiff::SignedDuration::from_secs(offset_s));
+    shown.map(|at| at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()).unwrap_or_default()
 }
 
 fn text(status: u16, body: &str) -> Answer {

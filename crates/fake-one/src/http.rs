@@ -46,16 +46,18 @@ pub struct Answer {
     pub status: u16,
     /// None of an empty answer.
     pub kind: Option<&'static str>,
+    /// In place of the true one.
+    pub date: Option<String>,
     pub body: String,
 }
 
 impl Answer {
     pub fn new(status: u16, kind: &'static str, body: impl Into<String>) -> Answer {
-        Answer { status, kind: Some(kind), body: body.into() }
+        Answer { status, kind: Some(kind), date: None, body: body.into() }
     }
 
     pub fn empty(status: u16) -> Answer {
-        Answer { status, kind: None, body: String::new() }
+        Answer { status, kind: None, date: None, body: String::new() }
     }
 }
 
@@ -89,6 +91,9 @@ where
                         Response::builder().status(answer.status).header("X-Content-Type-Options", "nosniff");
                     if let Some(kind) = answer.kind {
                         response = response.header("Content-Type", kind);
+                    }
+                    if let Some(date) = answer.date {
+                        response = response.header("Date", date);
                     }
                     response.body(Full::new(Bytes::from(answer.body))).map_err(|_| Cut)
                 }

@@ -38,6 +38,7 @@ pub const FL_GPU_AVAILABLE: &str = "FL_GPU_AVAILABLE";
 pub const FL_TRAINING_ACTIVE: &str = "FL_TRAINING_ACTIVE";
 /// 1 idle, 2 training, 3 in trouble.
 pub const FL_CLIENT_STATUS: &str = "FL_CLIENT_STATUS";
+/// Of the SuperLink, while a run is at work: how many of its rounds are over.
 pub const FL_ROUND_NUMBER: &str = "FL_ROUND_NUMBER";
 
 /// From the VM's template, where a driver made it: whose the VM is. Who finds it takes no part before it has an assignment.

@@ -5,6 +5,7 @@ mod check;
 mod held;
 mod install;
 mod machine;
+mod rotate;
 mod stages;
 mod status;
 mod vars;
@@ -38,6 +39,7 @@ enum ApplianceCommand {
     Agent(stages::AgentArgs),
     Run(stages::RunArgs),
     Status(status::StatusArgs),
+    RotateCa(rotate::RotateArgs),
     /// Say what an appliance is told by, and where its parts are
     Help,
     #[command(hide = true)]
@@ -128,6 +130,7 @@ The appliance is told by context variables of OpenNebula (ONEAPP_... or plain), 
   /var/lib/trellis                state; authority/ holds the key of the certificates, for the agent alone
   /etc/systemd/system/trellis-*   the programs, as units; trellis-agent.service tells the truth about them
   trellis appliance status        how it is, and what is wrong
+  trellis appliance rotate-ca     another authority for the SuperLink's certificates, in two steps
   journalctl -u 'trellis-*'       what they say
 What is wrong is also in FL_ERROR of the VM. Codes and what to do: docs/appliance-troubleshooting.md
 ";
@@ -156,6 +159,7 @@ pub fn run(args: &ApplianceArgs) -> ExitCode {
         ApplianceCommand::Agent(args) => stages::agent(args),
         ApplianceCommand::Run(args) => stages::run(args),
         ApplianceCommand::Status(args) => status::run(args),
+        ApplianceCommand::RotateCa(args) => rotate::run(args),
         ApplianceCommand::Help => {
             crate::remote::print(HELP);
             ExitCode::SUCCESS

@@ -10,19 +10,15 @@ use crate::firewall;
 use crate::network;
 use crate::probe::{self, Depth};
 use crate::readiness::{Of, Seen, Standing};
-use crate::recipe::{self, Probe, Recipe, Surroundings, flower_version, submission};
-use crate::settings::{Role, RoleSettings, Runtime, Settings, SuperLinkSettings};
+use crate::recipe::{self, Probe, Recipe, Surroundings, flower_version};
+use crate::settings::{FlowerBy, Framework, Role, RoleSettings, Runtime, Settings, SuperLinkSettings};
 use crate::supervisor::{Change, Supervisor, run};
 use crate::trouble::{Code, Trouble};
 
 /// Between two looks whether a certificate is due.
 const CERTIFICATES: Duration = Duration::from_secs(30);
-/// Before a run that could not be started is tried again.
-const SUBMIT_AGAIN: Duration = Duration::from_secs(30);
 /// Between two calls as a node makes them, of a program that answers other calls all the time.
 const FLEET: Duration = Duration::from_secs(600);
-const SCRIPT_INTERVAL: Duration = Duration::from_secs(10);
-const SCRIPT_LIMIT: Duration = Duration::from_secs(30);
 
 impl Agent {
     pub(super) async fn make(&mut self) -> Result<(), Trouble> {
@@ -74,6 +70,11 @@ impl Agent {
                 standing.of = Some(superlink(link, &around, trust, shards));
             }
             RoleSettings::SuperNode(node) => {
+                if common.runtime != (Runtime::Flower { by: FlowerBy::Docker })
+                    && common.runtime != (Runtime::Flower { by: FlowerBy::Podman })
+                {
+                    self.find_framework(node.framework).await?;
+                }
                 let found = self.coordinator(common, node).await?;
                 if let Some(trust) = &found.trust {
                     self.trust(trust)?;
@@ -88,8 +89,24 @@ impl Agent {
         Ok((around, standing))
     }
 
+    /// What the apps of a node need in Python is there; asked once.
+    async fn find_framework(&mut self, framework: Framework) -> Result<(), Trouble> {
+        let Some(module) = framework.module().filter(|_| self.framework != framework) else { return Ok(()) };
+        let python = self.place.python();
+        let asks = format!("import importlib.util, sys; sys.exit(importlib.util.find_spec({module:?}) is None)");
+        run(&python, &["-c", &asks]).await.map_err(|_| {
+            let what = format!("this node needs {}, and {} has no {module}", framework.name(), python.display());
+            Trouble::new(Code::PreflightFailed, what)
+        })?;
+        self.framework = framework;
+        Ok(())
+    }
+
     fn certificates(&mut self, link: &SuperLinkSettings) -> Result<String, Trouble> {
+        let authority =
+            std::fs::metadata(self.place.authority().join("state.json")).and_then(|file| file.modified()).ok();
         let is_due = self.certificates_looked.is_none_or(|at| at.elapsed() >= CERTIFICATES)
+            || self.authority_seen != authority
             || self.in_force.as_ref() != self.settings.as_ref();
         let served = self.place.served(&link.certificates);
         let trust = std::fs::read_to_string(served.join("ca.crt"));
@@ -101,11 +118,12 @@ impl Agent {
         let provided =
             crate::certificates::provide(&link.certificates, advertised, addresses, &self.place, self.owner, now_s())?;
         self.certificates_looked = Some(Instant::now());
+        self.authority_seen = authority;
         self.leaf_is_new |= provided.is_new && self.recipe.is_some();
         Ok(provided.trust)
     }
 
-    /// Whom the node trusts. A node that runs has read it at its start.
+    /// Whom the node trusts. An official node that runs has read it at its start.
     fn trust(&mut self, pem: &str) -> Result<(), Trouble> {
         let path = self.place.trust();
         let failed = |error: std::io::Error| Trouble::new(Code::TlsSetupFailed, error.to_string());
@@ -198,8 +216,8 @@ impl Agent {
             && self.wishes.restart == self.seen.instance
             && self.restarted != self.wishes.restart;
         let idle = self.seen.busy != Some(true);
-        // Ours reads a new certificate by itself; a node that is connected has no need of a new trust yet.
-        let stale = (official && self.leaf_is_new && idle) || (self.trust_is_new && !self.seen.serving);
+        // Ours reads new certificates and a new trust by itself; a node that is connected has no need of the latter yet.
+        let stale = official && ((self.leaf_is_new && idle) || (self.trust_is_new && !self.seen.serving));
         if asked || stale {
             self.restarted.clone_from(&self.wishes.restart);
             (self.trust_is_new, self.leaf_is_new) = (false, false);
@@ -208,32 +226,6 @@ impl Agent {
             self.supervisor.restart(&recipe, &self.place).await?;
         }
         Ok(())
-    }
-
-    /// The run of a use case, once in the life of the VM.
-    pub(super) async fn submit(&mut self) {
-        let Some(Settings { role: RoleSettings::SuperLink(link), .. }) = &self.in_force else { return };
-        let Some(use_case) = link.use_case.filter(|_| !self.memory.submitted && submission::is_due(link, &self.seen))
-        else {
-            return;
-        };
-        let Some(Recipe { probe: Probe::SuperLink { calls: Some(calls), trust, .. }, .. }) = &self.recipe else {
-            return;
-        };
-        if self.submitted_at.is_some_and(|at| at.elapsed() < SUBMIT_AGAIN) {
-            return;
-        }
-        self.submitted_at = Some(Instant::now());
-        let words = submission::words(use_case, &link.training, calls, trust.as_deref());
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match run(&self.place.program, &words).await {
-            Ok(_) => {
-                tracing::info!(app = use_case.name(), "the run of the use case is started");
-                self.memory.submitted = true;
-                self.remember();
-            }
-            Err(why) => tracing::warn!("the run of the use case cannot be started: {why}"),
-        }
     }
 
     /// How the programs are, just now.
@@ -247,37 +239,14 @@ impl Agent {
         self.failing = sight.failing;
         let well = self.asked_fleet.as_ref().is_some_and(|(at, of)| at.elapsed() < FLEET && *of == sight.instance);
         let depth = if well && self.seen.serving { Depth::Calls } else { Depth::Fleet };
-        let mut seen = probe::ask(&recipe.probe, depth, &self.key).await;
+        let mut seen = probe::ask(&recipe.probe, depth, &self.key, &self.seen).await;
         seen.instance = sight.instance;
         if depth == Depth::Fleet && seen.serving {
             self.asked_fleet = Some((Instant::now(), seen.instance.clone()));
         }
         // Something else may answer where ours has ended.
-        seen.serving &= seen.instance.is_some() && self.script_agrees().await;
+        seen.serving &= seen.instance.is_some() && self.script_agrees();
         seen
-    }
-
-    /// A program of the operator may have a say in what ready means.
-    async fn script_agrees(&mut self) -> bool {
-        let script = self.in_force.as_ref().and_then(|settings| settings.common.ready_script.clone());
-        let Some(script) = script else { return true };
-        if let Some((at, agreed)) = self.script_looked
-            && at.elapsed() < SCRIPT_INTERVAL
-        {
-            return agreed;
-        }
-        let path = self.place.named(&script);
-        let said = tokio::time::timeout(SCRIPT_LIMIT, run(&path, &[])).await;
-        let agreed = match said {
-            Ok(Ok(_)) => true,
-            Ok(Err(why)) => {
-                tracing::info!("the ready script does not agree: {why}");
-                false
-            }
-            Err(_) => false,
-        };
-        self.script_looked = Some((Instant::now(), agreed));
-        agreed
     }
 }
 

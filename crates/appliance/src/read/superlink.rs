@@ -32,7 +32,7 @@ pub fn read(reader: &mut Reader, common: &Common) -> SuperLinkSettings {
         database: reader.or_default("FL_DATABASE", value::relative_path),
         certificates: certificates(reader, common.tls),
         node_auth: reader.switch("FL_NODE_AUTH"),
-        admin_token: reader.take("FL_ADMIN_TOKEN", value::word),
+        admin_token: reader.take("FL_ADMIN_TOKEN", value::admin_token),
         metrics_port: metrics_port(reader, &taken),
         training,
         use_case,

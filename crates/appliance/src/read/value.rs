@@ -15,6 +15,8 @@ use crate::variables::Kind;
 const MAX_HOST_BYTES: usize = 253;
 const MAX_LABEL_BYTES: usize = 63;
 /// More than any token is long.
+/// Of a token that nobody guesses.
+const LEAST_TOKEN: usize = 32;
 const MAX_WORD_BYTES: usize = 4096;
 /// Lists in variables are written by people.
 const MAX_ITEMS: usize = 256;
@@ -91,6 +93,16 @@ pub fn word(text: &str) -> Result<String, Bad> {
         text if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(text.to_owned()),
         _ => Err(Bad::kind()),
     }
+}
+
+/// As a SuperLink takes it at its start.
+pub fn admin_token(text: &str) -> Result<String, Bad> {
+    let token = word(text)?;
+    if token.len() >= LEAST_TOKEN {
+        return Ok(token);
+    }
+    let what = format!("it has {} characters, and {LEAST_TOKEN} are the fewest", token.len());
+    Err(Bad::with_advice(what, "make one: head -c 32 /dev/urandom | base64 -w0 | tr '+/' '-_'"))
 }
 
 pub fn version(text: &str) -> Result<String, Bad> {

@@ -2,9 +2,14 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::process::Command;
+use tokio::sync::Notify;
 
 use super::{Change, Sight};
 use crate::disk;
@@ -19,7 +24,11 @@ const OURS: [&str; 4] = ["superlink", "supernode", "superexec", "dcgm"];
 const MOST_RESTARTS: u64 = 3;
 
 #[derive(Debug, Default)]
-pub struct Systemd {}
+pub struct Systemd {
+    /// The process of the first program, as it was seen last.
+    main: Mutex<Option<i32>>,
+    ended: Arc<Notify>,
+}
 
 impl Systemd {
     pub async fn change(&self, recipe: &Recipe, place: &Place) -> Change {
@@ -84,6 +93,7 @@ impl Systemd {
         let Some(first) = recipe.programs.first() else { return Sight::default() };
         let shown = show(&unit::name(first)).await;
         let runs = shown.value("ActiveState") == Some("active");
+        self.watch(shown.value("MainPID").and_then(|text| text.parse().ok()));
         let number = |hex: &str| u64::from_str_radix(hex.get(..16)?, 16).ok();
         let instance = shown.value("InvocationID").filter(|_| runs).and_then(number).map(|number| number.to_string());
         let restarts = shown.value("NRestarts").and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
@@ -92,6 +102,28 @@ impl Systemd {
             format!("{} was started {restarts} times and ended each time ({result})", first.name)
         });
         Sight { instance, failing }
+    }
+
+    /// A thread waits for the end of each process that is seen: systemd itself is asked only now and then.
+    fn watch(&self, pid: Option<i32>) {
+        let mut main = self.main.lock().expect("nobody panics while holding it");
+        if *main == pid {
+            return;
+        }
+        *main = pid;
+        let opened = pid.and_then(Pid::from_raw).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let Some(process) = opened else { return };
+        let ended = Arc::clone(&self.ended);
+        std::thread::spawn(move || {
+            let mut waited = [PollFd::new(&process, PollFlags::IN)];
+            while let Err(Errno::INTR) = poll(&mut waited, None) {}
+            ended.notify_one();
+        });
+    }
+
+    /// Resolves when the first program has ended.
+    pub async fn ended(&self) {
+        self.ended.notified().await;
     }
 }
 
@@ -105,7 +137,7 @@ impl Shown {
 }
 
 async fn show(unit: &str) -> Shown {
-    let properties = "--property=ActiveState,NeedDaemonReload,InvocationID,NRestarts,Result";
+    let properties = "--property=ActiveState,NeedDaemonReload,InvocationID,NRestarts,Result,MainPID";
     Shown(systemctl(&["show", properties, unit]).await.unwrap_or_default())
 }
 

@@ -24,6 +24,7 @@ pub enum Then {
 pub const CA: &str = include_str!("../data/ca.pem");
 pub const CERTIFICATE: &str = include_str!("../data/server.pem");
 pub const KEY: &str = include_str!("../data/server.key");
+pub const ADMIN: &str = "a-secret-token-that-nobody-guesses";
 pub const ONE_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 pub const OTHER_KEY: &str = "ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=";
 
@@ -117,7 +118,8 @@ fn superlink() -> Vec<Case> {
             json!([{"ip": "203.0.113.5"}, {"ip": "2001:db8::5"}, {"dns": "fl.example.org"}]),
         ),
         run("FL_NODE_AUTH", "YES", "/role/superlink/node_auth", json!(true)),
-        run("FL_ADMIN_TOKEN", "secret-token", "/role/superlink/admin_token", json!("secret-token")),
+        run("FL_ADMIN_TOKEN", ADMIN, "/role/superlink/admin_token", json!(ADMIN)),
+        case("FL_ADMIN_TOKEN", "secret-token", SuperLink, Then::Refused("32 are the fewest")),
         run("FL_METRICS_ENABLED", "YES", "/role/superlink/metrics_port", json!(9101)),
         run("FL_METRICS_PORT", "9200", "/role/superlink/metrics_port", json!(9200))
             .with(&[("FL_METRICS_ENABLED", "YES")]),

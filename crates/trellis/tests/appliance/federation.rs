@@ -6,12 +6,18 @@ use tokio::process::{Child, Command};
 
 use crate::scene::{Machine, PATIENCE, Scene};
 
-fn train(scene: &Scene, superlink: &Machine, rounds: u32) -> Child {
+pub fn train(scene: &Scene, superlink: &Machine, rounds: u32) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trellis"));
     command.args(["run", "native:mlp", "--superlink", &scene.http.to_string(), "--rounds", &rounds.to_string()]);
     command.args(["--min-available-nodes", "2"]).arg("--root-certificates").arg(superlink.authority());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command.spawn().expect("it starts")
+}
+
+pub async fn completes(run: Child, superlink: &Machine) {
+    let done = tokio::time::timeout(PATIENCE, run.wait_with_output()).await.expect("it ends").expect("it ran");
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{out}\n{err}\n{}", superlink.log());
 }
 
 fn node_config(node: &Machine) -> String {
@@ -34,10 +40,7 @@ async fn appliances_find_each_other_and_train() {
     let mut configs = [node_config(&first), node_config(&second)];
     configs.sort();
     assert_eq!(configs, ["partition-id = 0\nnum-partitions = 2\n", "partition-id = 1\nnum-partitions = 2\n"]);
-    let done = train(&scene, &superlink, 3).wait_with_output();
-    let done = tokio::time::timeout(PATIENCE, done).await.expect("it ends").expect("it ran");
-    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
-    assert!(done.status.success(), "{out}\n{err}\n{}", superlink.log());
+    completes(train(&scene, &superlink, 3), &superlink).await;
     superlink.until_says("TRELLIS_RUNS", "0").await;
     for machine in [&mut first, &mut second, &mut superlink] {
         machine.stop().await;
@@ -57,12 +60,38 @@ async fn a_change_waits_until_no_round_is_at_work() {
     let (pid, instance) = (superlink.program(), superlink.says("TRELLIS_INSTANCE").expect("it runs"));
     let run = train(&scene, &superlink, 150);
     superlink.until_says("TRELLIS_BUSY", "YES").await;
+    superlink.until_says("FL_ROUND_NUMBER", "0").await;
+    let round: u32 = superlink.until_other("FL_ROUND_NUMBER", "0").await.parse().expect("a number");
+    assert!((1..=150).contains(&round), "{round}");
     superlink.set_context("FL_LOG_LEVEL", "DEBUG");
-    let done = tokio::time::timeout(PATIENCE, run.wait_with_output()).await.expect("it ends").expect("it ran");
-    assert!(done.status.success(), "{}\n{}", String::from_utf8_lossy(&done.stderr), superlink.log());
+    completes(run, &superlink).await;
     superlink.until_other("TRELLIS_INSTANCE", &instance).await;
     assert!(superlink.log().contains("a change waits until no round is at work"), "{}", superlink.log());
     assert_ne!(superlink.program(), pid);
+    assert_eq!(superlink.says("FL_ROUND_NUMBER"), None, "no run is at work");
+    for machine in [&mut first, &mut second, &mut superlink] {
+        machine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_change_waits_for_nobody_where_that_is_said() {
+    let scene = Scene::new(2, &[("FL_DEFER_RECONFIGURE", "NO")], &[]).await;
+    let (mut superlink, mut first, mut second) = (scene.superlink(), scene.node(0), scene.node(1));
+    superlink.start();
+    first.start();
+    second.start();
+    for machine in [&superlink, &first, &second] {
+        machine.until_says("READY", "YES").await;
+    }
+    let instance = superlink.says("TRELLIS_INSTANCE").expect("it runs");
+    let run = train(&scene, &superlink, 150);
+    superlink.until_says("TRELLIS_BUSY", "YES").await;
+    superlink.set_context("FL_LOG_LEVEL", "DEBUG");
+    superlink.until_other("TRELLIS_INSTANCE", &instance).await;
+    superlink.until_says("READY", "YES").await;
+    assert!(!superlink.log().contains("a change waits"), "{}", superlink.log());
+    drop(run);
     for machine in [&mut first, &mut second, &mut superlink] {
         machine.stop().await;
     }

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crate::scene::{NOTICE, Prober, Scene};
+use rustix::process::Signal;
+use trellis_appliance::readiness::SILENCE_NOTICED;
 
-fn kill(pid: u32) {
+use crate::scene::Scene;
+
+fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is killed");
+    rustix::process::kill_process(pid, signal).expect("it is there");
 }
 
 #[tokio::test]
@@ -16,10 +19,9 @@ async fn what_dies_is_not_ready_and_comes_back() {
     superlink.start();
     superlink.until_says("READY", "YES").await;
     assert_eq!(superlink.says("FL_ENDPOINT"), Some(scene.fleet.to_string()));
-    let prober = Prober::watch(&superlink, scene.fleet);
     let (first, authority) = (superlink.says("TRELLIS_INSTANCE").expect("it runs"), superlink.says("FL_CA_CERT"));
     let since = scene.handle.updates(0).len() as u64;
-    kill(superlink.program().expect("it runs"));
+    signal(superlink.program().expect("it runs"), Signal::KILL);
     superlink.until_other("TRELLIS_INSTANCE", &first).await;
     superlink.until_says("READY", "YES").await;
     let log: Vec<_> = scene.handle.updates(since).into_iter().filter(|update| update.name == "READY").collect();
@@ -27,9 +29,22 @@ async fn what_dies_is_not_ready_and_comes_back() {
     assert_eq!(words, ["NO", "YES"]);
     assert_eq!(superlink.says("FL_CA_CERT"), authority);
     superlink.stop().await;
-    assert_eq!(superlink.says("READY").as_deref(), Some("NO"), "nobody watches any more");
-    let lie = prober.longest_lie().await;
-    assert!(lie < NOTICE, "READY was said for {lie:?} of what did not work");
+}
+
+#[tokio::test]
+async fn what_answers_nobody_any_more_is_not_ready() {
+    let scene = Scene::new(0, &[], &[]).await;
+    let mut superlink = scene.superlink();
+    superlink.notice = SILENCE_NOTICED;
+    superlink.start();
+    superlink.until_says("READY", "YES").await;
+    let pid = superlink.program().expect("it runs");
+    signal(pid, Signal::STOP);
+    superlink.until_says("READY", "NO").await;
+    signal(pid, Signal::CONT);
+    superlink.until_says("READY", "YES").await;
+    assert_eq!(superlink.program(), Some(pid), "nobody ended it");
+    superlink.stop().await;
 }
 
 #[tokio::test]
@@ -65,13 +80,12 @@ async fn a_context_that_says_the_same_changes_nothing_and_another_is_followed() 
         (Some("YES"), pid),
         "what is in force serves on"
     );
-    let prober = Prober::watch(&superlink, scene.fleet);
+    // Said before it is ended, so that nobody is told what is not so.
+    superlink.notice = Duration::from_millis(500);
     superlink.set_context("FL_LOG_LEVEL", "DEBUG");
     superlink.until_other("TRELLIS_INSTANCE", &instance).await;
     superlink.until_says("READY", "YES").await;
     assert_ne!(superlink.program(), pid);
-    let lie = prober.longest_lie().await;
-    assert!(lie < Duration::from_millis(500), "READY was said for {lie:?} while it was restarted");
     superlink.stop().await;
 }
 
@@ -126,5 +140,41 @@ async fn the_controllers_word_counts() {
     let config = std::fs::read_to_string(node.root.join("etc/trellis/node-config.toml")).expect("a node config");
     assert!(config.contains("partition-id = 4") && config.contains("num-partitions = 9"), "{config}");
     node.stop().await;
+    superlink.stop().await;
+}
+
+#[tokio::test]
+async fn a_script_of_the_operator_has_a_say_in_what_ready_means() {
+    let scene = Scene::new(0, &[("READY_SCRIPT_PATH", "/etc/ready")], &[]).await;
+    let mut superlink = scene.superlink();
+    let script = superlink.root.join("etc/ready");
+    let agree = |code: u32| {
+        let new = script.with_extension("new");
+        std::fs::write(&new, format!("#!/bin/sh\nexit {code}\n")).expect("written");
+        std::fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+        std::fs::rename(&new, &script).expect("in place");
+    };
+    agree(1);
+    superlink.start();
+    superlink.until_says("READY", "NO").await;
+    superlink.until_other("TRELLIS_INSTANCE", "").await;
+    agree(0);
+    superlink.until_says("READY", "YES").await;
+    let pid = superlink.program();
+    agree(3);
+    superlink.until_says("READY", "NO").await;
+    assert_eq!(superlink.program(), pid, "it runs on");
+    agree(0);
+    superlink.until_says("READY", "YES").await;
+    superlink.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_not_awaited_says_nothing_to_oneflow() {
+    let scene = Scene::new(0, &[("REPORT_READY", "NO")], &[]).await;
+    let mut superlink = scene.superlink();
+    superlink.start();
+    superlink.until_says("FL_READY", "YES").await;
+    assert_eq!(superlink.says("READY"), None);
     superlink.stop().await;
 }

@@ -96,8 +96,11 @@ async fn a_node_waits_for_its_superlink_and_says_what_for() {
 async fn a_superlink_of_another_service_is_not_ours() {
     let scene = Scene::new(1, &[], &[]).await;
     scene.gate(|gate| gate.foreign = true);
-    let said = scene.node(0).fails(SHORT_S).await;
+    let node = scene.node(0);
+    let said = node.fails(SHORT_S).await;
     assert!(said.contains("discovery_timeout"), "{said}");
+    assert!(node.says("FL_ERROR").is_some_and(|error| error.starts_with("discovery_timeout")));
+    assert_eq!((node.says("READY").as_deref(), node.program()), (Some("NO"), None));
 }
 
 #[tokio::test]
@@ -107,7 +110,10 @@ async fn official_programs_of_two_releases_are_not_brought_together() {
     let endpoint = scene.fleet.to_string();
     let said = [("FL_READY", "YES"), ("FL_ENDPOINT", endpoint.as_str()), ("FL_VERSION", "1.25.0")];
     scene.say(scene.superlink().vm, &said);
-    let said = scene.node(0).fails(60).await;
+    let node = scene.node(0);
+    let said = node.fails(60).await;
+    assert!(node.says("FL_ERROR").is_some_and(|error| error.starts_with("version_mismatch")));
+    assert_eq!(node.says("READY").as_deref(), Some("NO"));
     assert!(said.contains("version_mismatch") && said.contains("1.25.0"), "{said}");
 }
 
@@ -171,8 +177,11 @@ async fn a_gpu_that_is_not_there_is_missed_only_where_it_must_be() {
         return;
     }
     let scene = Scene::new(1, &[], &gpu).await;
-    let said = scene.node(0).fails(60).await;
+    let node = scene.node(0);
+    let said = node.fails(60).await;
     assert!(said.contains("gpu_missing"), "{said}");
+    assert!(node.says("FL_ERROR").is_some_and(|error| error.starts_with("gpu_missing")));
+    assert_eq!(node.says("READY").as_deref(), Some("NO"));
 }
 
 #[tokio::test]
@@ -189,4 +198,83 @@ async fn a_disk_that_is_full_is_said_to_be() {
     let said = superlink.fails(60).await;
     let _ = Command::new("umount").arg(&state).status();
     assert!(said.contains("disk_full"), "{said}");
+    assert!(superlink.says("FL_ERROR").is_some_and(|error| error.starts_with("disk_full")));
+    assert_eq!(superlink.says("READY").as_deref(), Some("NO"));
+}
+
+#[tokio::test]
+async fn clocks_that_are_apart_are_said_to_be() {
+    let scene = Scene::new(1, &[], &[]).await;
+    for (offset_s, direction) in [(4000, "behind"), (-4000, "ahead of")] {
+        scene.gate(|gate| gate.date_offset_s = offset_s);
+        for machine in [scene.superlink(), scene.node(0)] {
+            let said = machine.fails(60).await;
+            assert!(said.contains("clock_skew") && said.contains(direction), "{said}");
+            assert!(machine.says("FL_ERROR").is_some_and(|error| error.starts_with("clock_skew")));
+            assert_eq!((machine.says("READY").as_deref(), machine.program()), (Some("NO"), None));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_superlink_or_its_authority_that_comes_late_is_waited_for() {
+    let endpoint_and_version = |scene: &Scene| {
+        let endpoint = scene.fleet.to_string();
+        let said = [("FL_READY", "YES"), ("FL_ENDPOINT", endpoint.as_str()), ("FL_VERSION", "1.42.0")];
+        scene.say(scene.superlink().vm, &said);
+    };
+    for (is_published, code) in [(false, "discovery_timeout"), (true, "ca_missing")] {
+        let scene = Scene::new(1, &[], &[]).await;
+        if is_published {
+            endpoint_and_version(&scene);
+        }
+        let (mut superlink, mut node) = (scene.superlink(), scene.node(0));
+        node.start();
+        let error = node.until_other("FL_ERROR", "").await;
+        assert!(error.starts_with(code), "{error}");
+        assert_eq!((node.says("READY").as_deref(), node.program()), (Some("NO"), None));
+        superlink.start();
+        node.until_says("READY", "YES").await;
+        assert_eq!(node.says("FL_ERROR"), None);
+        node.stop().await;
+        superlink.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_superlink_that_goes_is_waited_for_where_it_was() {
+    let scene = Scene::new(1, &[], &[]).await;
+    let (mut superlink, mut node) = (scene.superlink(), scene.node(0));
+    superlink.start();
+    node.start();
+    node.until_says("READY", "YES").await;
+    let (pid, instance) = (node.program(), node.says("TRELLIS_INSTANCE"));
+    superlink.crash().await;
+    node.until_says("READY", "NO").await;
+    assert_eq!(node.says("FL_NODE_READY").as_deref(), Some("NO"));
+    assert_eq!(node.says("FL_CLIENT_STATUS").as_deref(), Some("3"));
+    superlink.start();
+    node.until_says("READY", "YES").await;
+    assert_eq!((node.program(), node.says("TRELLIS_INSTANCE")), (pid, instance), "the node stays");
+    assert_eq!(node.says("FL_ERROR"), None);
+    node.stop().await;
+    superlink.stop().await;
+}
+
+#[tokio::test]
+async fn a_framework_that_is_not_there_is_missed() {
+    let scene =
+        Scene::new(1, &[], &[PLAIN, ("FL_SUPERLINK_ADDRESS", "127.0.0.1:1"), ("FL_FRAMEWORK", "pytorch")]).await;
+    let node = scene.node(0);
+    let said = node.fails(60).await;
+    assert!(said.contains("preflight_failed") && said.contains("torch"), "{said}");
+    assert!(node.says("FL_ERROR").is_some_and(|error| error.starts_with("preflight_failed")));
+    assert_eq!(node.program(), None);
+    // A Python that has it, as far as it is asked.
+    let python = node.root.join("opt/trellis/venv/bin/python");
+    std::fs::create_dir_all(python.parent().expect("a directory")).expect("made");
+    std::fs::write(&python, "#!/bin/sh\nexit 0\n").expect("written");
+    std::fs::set_permissions(&python, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+    let said = node.fails(SHORT_S).await;
+    assert!(said.contains("health_check_timeout"), "{said}");
 }

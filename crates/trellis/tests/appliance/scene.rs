@@ -1,26 +1,21 @@
 //! A cloud, VMs as directories, and the program in them.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-use tokio::task::JoinHandle;
-use trellis_client::fleet::{Fleet, FleetError, FleetOptions, Transport};
-use trellis_client::{NodeKey, Security, Target, Trust};
-use trellis_core::id::NodeId;
+use trellis_appliance::readiness::END_NOTICED;
 use trellis_fake_one::cloud::Id;
 use trellis_fake_one::{Config, FakeOne, Handle, PlainRole};
 
+use crate::prober::Prober;
+
 /// For anything to happen, on a machine that is busy with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// Between a failure that nobody planned and the word about it.
-pub const NOTICE: Duration = Duration::from_secs(5);
 
 pub struct Scene {
     _cloud: FakeOne,
@@ -36,6 +31,11 @@ pub struct Machine {
     pub root: PathBuf,
     handle: Handle,
     pub process: Option<Child>,
+    is_superlink: bool,
+    /// Of a SuperLink that runs: whether what it says of itself is so.
+    prober: Option<Prober>,
+    /// For how long it may say what is not so.
+    pub notice: Duration,
 }
 
 pub fn free_address() -> SocketAddr {
@@ -95,7 +95,15 @@ impl Scene {
         let root = self.home.path().join(format!("{role}-{index}"));
         std::fs::create_dir_all(root.join("etc/trellis")).expect("a directory");
         std::fs::write(root.join("etc/trellis/role"), role).expect("a role");
-        let machine = Machine { vm, root, handle: self.handle.clone(), process: None };
+        let machine = Machine {
+            vm,
+            root,
+            handle: self.handle.clone(),
+            process: None,
+            is_superlink: role == "superlink",
+            prober: None,
+            notice: END_NOTICED,
+        };
         machine.write_context();
         machine
     }
@@ -147,6 +155,9 @@ impl Machine {
         let mut command = self.command(60);
         command.stdout(log.try_clone().expect("the log")).stderr(log);
         self.process = Some(command.spawn().expect("it starts"));
+        if self.is_superlink {
+            self.prober = Some(Prober::watch(self.handle.clone(), self.vm, &self.root));
+        }
     }
 
     /// To its end, which is a failure: what it printed.
@@ -157,6 +168,7 @@ impl Machine {
             .expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_ne!(self.says("READY").as_deref(), Some("YES"), "{said}");
         said
     }
 
@@ -186,8 +198,9 @@ impl Machine {
         found.await.unwrap_or_else(|| panic!("{name} stays {old}:\n{}", self.log()))
     }
 
-    /// Nothing of it is left, from one moment to the next.
+    /// Nothing of it is left, from one moment to the next: nobody is there to say so.
     pub async fn crash(&mut self) {
+        self.was_true().await;
         let mut process = self.process.take().expect("it runs");
         process.kill().await.expect("it is killed");
     }
@@ -198,6 +211,15 @@ impl Machine {
         rustix::process::kill_process(pid.expect("it runs"), rustix::process::Signal::TERM).expect("it is told");
         let status = tokio::time::timeout(PATIENCE, process.wait()).await.expect("it ends").expect("it ended");
         assert!(status.success(), "{status}: {}", self.log());
+        self.was_true().await;
+        assert_ne!(self.says("READY").as_deref(), Some("YES"), "nobody watches any more");
+    }
+
+    /// What it said all the time was so.
+    async fn was_true(&mut self) {
+        let Some(prober) = self.prober.take() else { return };
+        let lie = prober.longest_lie().await;
+        assert!(lie <= self.notice, "READY was said for {lie:?} of what did not work:\n{}", self.log());
     }
 
     /// The program of the role, by its state directory.
@@ -222,58 +244,11 @@ impl Machine {
     }
 }
 
-/// Looks all the time whether a SuperLink that says READY can be used, as a node would.
-pub struct Prober {
-    over: Arc<AtomicBool>,
-    task: JoinHandle<Duration>,
-}
-
-impl Prober {
-    pub fn watch(machine: &Machine, fleet: SocketAddr) -> Prober {
-        let over = Arc::new(AtomicBool::new(false));
-        let (ends, handle, vm) = (Arc::clone(&over), machine.handle.clone(), machine.vm);
-        let (trust, key) = (machine.authority(), machine.root.join("prober.key"));
-        let key = Arc::new(NodeKey::generate(&key, "prober").expect("a key"));
-        let task = tokio::spawn(async move {
-            let mut longest = Duration::ZERO;
-            let mut lying: Option<Instant> = None;
-            while !ends.load(Ordering::Relaxed) {
-                let says = || handle.attribute(vm, "READY").as_deref() == Some("YES");
-                let before = says();
-                let began = Instant::now();
-                let served = serves(fleet, &trust, &key).await;
-                match before && says() && !served {
-                    true => longest = longest.max(lying.get_or_insert(began).elapsed()),
-                    false => lying = None,
-                }
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            longest
-        });
-        Prober { over, task }
+impl Drop for Machine {
+    fn drop(&mut self) {
+        assert!(
+            self.prober.is_none() || std::thread::panicking(),
+            "a SuperLink is stopped, and looked at, in every test"
+        );
     }
-
-    /// The longest time for which READY was said of what did not work.
-    pub async fn longest_lie(self) -> Duration {
-        self.over.store(true, Ordering::Relaxed);
-        self.task.await.expect("it looked all the time")
-    }
-}
-
-pub async fn serves(fleet: SocketAddr, trust: &Path, key: &Arc<NodeKey>) -> bool {
-    let Ok(trust) = Trust::bundle(trust) else { return false };
-    let host = match fleet.ip() {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => ip.to_string(),
-    };
-    let target = Target { host, port: fleet.port(), security: Security::Tls(trust), token: None };
-    let limit = Duration::from_secs(2);
-    let options = FleetOptions {
-        transport: Some(Transport::Grpc),
-        connect_timeout: limit,
-        answer_timeout: limit,
-        ..Default::default()
-    };
-    let asked = Fleet::new(target, Arc::clone(key), options).send_heartbeat(NodeId(2), 60.0).await;
-    !matches!(asked, Err(FleetError::Unreachable { .. } | FleetError::Misdirected { .. }))
 }
