@@ -60,7 +60,7 @@ pub const VENV: &str = "opt/trellis/venv";
 pub const HOOK: &str = "etc/one-appliance/service.d/appliance.sh";
 
 /// Of every image. `systemd-repart` and `systemd-growfs` grow the root file system with its disk, and come with systemd.
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 16] = [
     "ca-certificates",
     "dbus",
     "e2fsprogs",
@@ -74,6 +74,7 @@ const PACKAGES: [&str; 15] = [
     "systemd",
     "systemd-resolved",
     "systemd-sysv",
+    "systemd-timesyncd",
     "udev",
     "wireguard-tools",
 ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 use trellis_appliance::context::single_quoted;
 use trellis_appliance::disc;
