@@ -141,7 +141,10 @@ impl Values {
     }
 
     fn say(&mut self, name: &str, origin: Origin, value: Vec<u8>) {
-        self.said.insert((name.to_ascii_uppercase(), origin), value);
+        // Anything else is no variable of ours, and would be told as one.
+        if quoting::name(name.as_bytes()).is_some() {
+            self.said.insert((name.to_ascii_uppercase(), origin), value);
+        }
     }
 
     fn not_too_long<'a>(&mut self, file: &str, bytes: &'a [u8]) -> Option<&'a [u8]> {

@@ -4,6 +4,8 @@ use std::fmt;
 
 /// More of a value would hide what is said about it.
 const SHOWN_CHARS: usize = 80;
+/// What is wrong with a part of a value names that part, which may be long.
+const WHAT_CHARS: usize = 300;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -20,18 +22,23 @@ pub type Warning = Problem;
 
 impl Problem {
     pub fn new(variable: impl Into<String>, what: impl Into<String>, advice: impl Into<String>) -> Problem {
-        Problem { variable: variable.into(), value: None, what: what.into(), advice: advice.into() }
+        let (what, advice) = (cut(what.into(), WHAT_CHARS), cut(advice.into(), WHAT_CHARS));
+        Problem { variable: variable.into(), value: None, what, advice }
     }
 
     /// With the value, cut short and on one line.
     pub fn showing(mut self, value: &str) -> Problem {
-        let mut shown: String = value.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
-        if value.chars().nth(SHOWN_CHARS).is_some() {
-            shown.push_str("...");
-        }
-        self.value = Some(shown);
+        self.value = Some(cut(value.to_owned(), SHOWN_CHARS).chars().flat_map(char::escape_debug).collect());
         self
     }
+}
+
+fn cut(mut text: String, chars: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(chars) {
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
 }
 
 impl fmt::Display for Problem {

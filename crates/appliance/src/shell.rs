@@ -3,10 +3,10 @@
 
 use crate::context::single_quoted;
 use crate::settings::Role;
-use crate::variables::{PREFIX, Status, VARIABLES, Variable};
+use crate::variables::{Kind, PREFIX, Status, VARIABLES, Variable};
 
 /// Where the image has the program.
-const PROGRAM: &str = "/opt/one-appliance/bin/trellis";
+const PROGRAM: &str = "/usr/bin/trellis";
 
 /// One input of a VM template, or of a role or service of OneFlow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub fn user_input(variable: &Variable, mandatory: bool) -> UserInput {
     let need = if mandatory { "M" } else { "O" };
     let kind = if variable.secret { "password" } else { variable.kind.input_type() };
     let options = match variable.kind {
-        crate::variables::Kind::Choice(names) if !variable.secret => names.join(","),
+        Kind::Choice(names) if !variable.secret => names.join(","),
         _ => String::new(),
     };
     let line = format!("{need}|{kind}|{}|{options}|{}", variable.about, variable.default);
@@ -70,11 +70,11 @@ pub fn appliance_sh(role: Role) -> String {
         text.push_str(&format!("    {}\n", fields.join(" ")));
     }
     text.push_str(")\n");
-    for stage in ["install", "configure", "bootstrap", "help"] {
-        text.push_str(&format!(
-            "\nservice_{stage}()\n{{\n    {PROGRAM} appliance {stage} --role {} \"$@\"\n}}\n",
-            role.name()
-        ));
+    let install = format!("install --role {} \"$@\"", role.name());
+    for (stage, words) in
+        [("install", install.as_str()), ("configure", "configure \"$@\""), ("bootstrap", "bootstrap"), ("help", "help")]
+    {
+        text.push_str(&format!("\nservice_{stage}()\n{{\n    {PROGRAM} appliance {words}\n}}\n"));
     }
     text.push_str("\n# It is called after every stage, also those that went well.\nservice_cleanup()\n{\n    :\n}\n");
     text

@@ -1,11 +1,13 @@
 //! `trellis appliance`: the agent in a virtual machine. From arguments to `trellis_appliance`, and from its answers to text and exit
 //! codes.
 
+mod check;
 mod held;
 mod install;
 mod machine;
 mod stages;
 mod status;
+mod vars;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use trellis_appliance::place::Place;
+use trellis_appliance::settings::Role;
 use trellis_appliance::sources::Sources;
 use trellis_appliance::supervisor::{Direct, Supervisor, Systemd};
 
@@ -26,6 +29,8 @@ pub struct ApplianceArgs {
 
 #[derive(Debug, Subcommand)]
 enum ApplianceCommand {
+    Vars(vars::VarsArgs),
+    Check(check::CheckArgs),
     Install(install::InstallArgs),
     Machine(machine::MachineArgs),
     Configure(stages::ConfigureArgs),
@@ -107,8 +112,28 @@ The appliance is told by context variables of OpenNebula (ONEAPP_... or plain), 
 What is wrong is also in FL_ERROR of the VM. Codes and what to do: docs/appliance-troubleshooting.md
 ";
 
+/// What a VM is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    Superlink,
+    Supernode,
+    Gateway,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Role {
+        match name {
+            RoleName::Superlink => Role::SuperLink,
+            RoleName::Supernode => Role::SuperNode,
+            RoleName::Gateway => Role::Gateway,
+        }
+    }
+}
+
 pub fn run(args: &ApplianceArgs) -> ExitCode {
     match &args.command {
+        ApplianceCommand::Vars(args) => vars::run(args),
+        ApplianceCommand::Check(args) => check::run(args),
         ApplianceCommand::Install(args) => install::run(args),
         ApplianceCommand::Machine(args) => machine::run(args),
         ApplianceCommand::Configure(args) => stages::configure(args),

@@ -3,6 +3,9 @@
 
 use crate::problem::Problem;
 
+/// A longer name is none of a variable.
+const MAX_NAME_BYTES: usize = 128;
+
 type Pair = (String, Vec<u8>);
 type Pairs = Vec<Pair>;
 
@@ -140,9 +143,10 @@ fn after_line(text: &[u8]) -> &[u8] {
     text.iter().position(|byte| *byte == b'\n').map_or(&[], |end| &text[end + 1..])
 }
 
-fn name(bytes: &[u8]) -> Option<String> {
+pub fn name(bytes: &[u8]) -> Option<String> {
     let (first, rest) = bytes.split_first()?;
-    let good = (first.is_ascii_alphabetic() || *first == b'_')
+    let good = bytes.len() <= MAX_NAME_BYTES
+        && (first.is_ascii_alphabetic() || *first == b'_')
         && rest.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     good.then(|| String::from_utf8_lossy(bytes).into_owned())
 }

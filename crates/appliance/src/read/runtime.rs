@@ -11,7 +11,8 @@ const OURS_ALONE: [(&str, &str); 4] = [
     ("FL_CLIENT_APP", "Flower's SuperNode has no apps of its own"),
 ];
 /// They are known to Flower by fixed values, so nothing breaks.
-const NOT_FLOWERS: [&str; 3] = ["FL_GRPC_KEEPALIVE_TIME", "FL_GRPC_KEEPALIVE_TIMEOUT", "FL_ADMIN_TOKEN"];
+const NOT_FLOWERS: [&str; 4] =
+    ["FL_GRPC_KEEPALIVE_TIME", "FL_GRPC_KEEPALIVE_TIMEOUT", "FL_ADMIN_TOKEN", "FL_CHECKPOINT_PATH"];
 
 pub fn read(reader: &mut Reader) -> Runtime {
     let by = match reader.choice("FL_FLOWER_BY") {

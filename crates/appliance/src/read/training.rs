@@ -120,8 +120,5 @@ fn checkpoints(reader: &mut Reader, draft: &mut Draft) -> Option<Checkpoints> {
         return None;
     }
     draft.put(reader, "FL_CHECKPOINT_INTERVAL", "checkpoint-interval", toml::Value::Integer(every_rounds.into()));
-    if let Some(directory) = &directory {
-        draft.put(reader, "FL_CHECKPOINT_PATH", "checkpoint-path", toml::Value::String(directory.clone()));
-    }
     Some(Checkpoints { every_rounds, directory: directory.unwrap_or_else(|| CHECKPOINTS.to_owned()) })
 }

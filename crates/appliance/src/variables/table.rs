@@ -97,7 +97,7 @@ pub static VARIABLES: &[Variable] = &[
     // Of SuperLink and SuperNode.
     of(BOTH, "FL_RUNTIME", Kind::Choice(&["trellis", "flower"]), "trellis", "Whose programs run: ours, or those of Flower", "trellis: this program is SuperLink and SuperNode. flower: flower-superlink and flower-supernode are."),
     of(BOTH, "FL_FLOWER_BY", Kind::Choice(&["packages", "docker", "podman"]), "packages", "Where the programs of Flower come from", "With FL_RUNTIME=flower: the packages of the image, or containers."),
-    of(BOTH, "FLOWER_VERSION", Kind::Version, "", "Version of Flower whose apps run, 1.25.0 to 1.42.x", "Equal on both sides: a SuperNode that has another than its SuperLink says so and does not start. Without it that of the image."),
+    of(BOTH, "FLOWER_VERSION", Kind::Version, "", "Version of Flower whose apps run, 1.25.0 to 1.42.x", "The same on both sides: a SuperNode whose first two numbers differ from its SuperLink says so and does not start. Without it the newest that is known."),
     of(BOTH, "FL_ISOLATION", Kind::Choice(&["subprocess", "process"]), "subprocess", "Who starts the processes of apps", "subprocess: the program itself. process: others, which call its own API."),
     of(BOTH, "FL_TLS_ENABLED", Kind::Switch, "YES", "Encrypt and authenticate the SuperLink", "YES: the SuperLink has a certificate and SuperNodes check it. NO: nothing is encrypted."),
     of(BOTH, "FL_SSL_CA_CERTFILE", Kind::Pem, "", "Certificate of the authority to trust", "SuperLink: certificates of the operator, together with FL_SSL_CERTFILE and FL_SSL_KEYFILE. SuperNode: trusted in place of what OneGate tells."),
@@ -132,7 +132,7 @@ pub static VARIABLES: &[Variable] = &[
     of(LINK, "FL_TRIM_BETA", BELOW_HALF, "0.2", "FedTrimmedAvg: share that is cut off at each end", "trim-beta of runs."),
     of(LINK, "FL_CHECKPOINT_ENABLED", Kind::Switch, "YES", "Keep checkpoints of the model", "YES: a run that is interrupted goes on from the last one."),
     of(LINK, "FL_CHECKPOINT_INTERVAL", ROUNDS, "5", "Rounds between two checkpoints", "checkpoint-interval of runs; the last round is always kept."),
-    of(LINK, "FL_CHECKPOINT_PATH", Kind::AbsolutePath, "", "Directory of the checkpoints", "checkpoint-path of runs. Without it models in the state directory, where a ServerApp that died is taken up again."),
+    of(LINK, "FL_CHECKPOINT_PATH", Kind::AbsolutePath, "", "Directory of the checkpoints", "The SuperLink keeps models and checkpoints there, and takes up a ServerApp that died from them. Without it models in the state directory."),
     // Of the SuperNode.
     of(NODE, "FL_SUPERLINK_ADDRESS", Kind::Authority, "", "Fleet API of the SuperLink; without it OneGate tells", "The node connects there."),
     of(NODE, "FL_NODE_CONFIG", Kind::NodeConfig, "", "What apps are told about the node", "The node config. partition-id and num-partitions are added where they are not said."),
