@@ -10,7 +10,7 @@ mod tell;
 
 use std::future::Future;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -81,6 +81,7 @@ pub struct Agent {
     leaf_is_new: bool,
     script_looked: Option<(Instant, bool)>,
     restarted: Option<String>,
+    submitted_at: Option<Instant>,
     seen: Seen,
     waiting: bool,
     publication: Publication,
@@ -139,6 +140,7 @@ impl Agent {
             leaf_is_new: false,
             script_looked: None,
             restarted: None,
+            submitted_at: None,
             seen: Seen::default(),
             waiting: false,
             publication: Publication::default(),
@@ -180,6 +182,7 @@ impl Agent {
         let trouble = made.and_then(|()| self.judge()).err();
         let told = self.tell(trouble.as_ref()).await;
         self.was_ready |= told.is_ok() && self.seen.serving;
+        self.submit().await;
         match trouble {
             Some(trouble) => Err(trouble),
             None => told,
@@ -243,7 +246,7 @@ pub async fn check(place: Place, sources: Sources) -> Result<(), Trouble> {
 }
 
 /// A key that no SuperLink knows: who asks with it is understood and refused.
-fn probe_key(path: &PathBuf) -> io::Result<NodeKey> {
+fn probe_key(path: &Path) -> io::Result<NodeKey> {
     disk::make_directory(path.parent().unwrap_or(path), 0o700, None)?;
     match NodeKey::read(path).map_err(io::Error::other)? {
         Some(key) => Ok(key),

@@ -138,11 +138,11 @@ pub fn preflight(settings: &Settings, facts: &Facts) -> Result<(), Trouble> {
 }
 
 /// How far OneGate's clock is from ours, where that matters.
-pub fn skew(settings: &Settings, theirs: Option<&str>, now_s: i64) -> Result<(), Trouble> {
+pub fn skew(tls: bool, theirs: Option<&str>, now_s: i64) -> Result<(), Trouble> {
     let date = theirs.and_then(|text| jiff::fmt::rfc2822::parse(&text.replace("GMT", "+0000")).ok());
     let Some(theirs) = date.map(|date| date.timestamp().as_second()) else { return Ok(()) };
     let apart = now_s - theirs;
-    if !settings.common.tls || apart.abs() <= MOST_SKEW_S {
+    if !tls || apart.abs() <= MOST_SKEW_S {
         return Ok(());
     }
     let (amount, direction) = (apart.abs(), if apart > 0 { "ahead of" } else { "behind" });
@@ -196,6 +196,25 @@ mod tests {
             assert_eq!(found.as_deref(), expected);
         }
         assert_eq!(advertised("0.0.0.0:1".parse().expect("an address"), &Facts::default()), None);
+    }
+
+    #[test]
+    fn clocks_that_are_minutes_apart_break_tls() {
+        let date = "Tue, 15 Nov 1994 08:12:31 GMT";
+        let then: i64 = 784_887_151;
+        for (tls, now, expected) in [
+            (true, then, None),
+            (true, then + MOST_SKEW_S, None),
+            (true, then + MOST_SKEW_S + 1, Some("301 s ahead of")),
+            (true, then - 4000, Some("4000 s behind")),
+            (false, then + 100_000, None),
+        ] {
+            let found = skew(tls, Some(date), now).err();
+            assert_eq!(found.as_ref().map(|trouble| trouble.code), expected.map(|_| Code::ClockSkew), "{now}");
+            assert!(expected.is_none_or(|words| found.expect("it is told").what.contains(words)));
+        }
+        assert_eq!(skew(true, None, then), Ok(()), "a clock that nobody showed is not wrong");
+        assert_eq!(skew(true, Some("now"), then), Ok(()));
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::trouble::Trouble;
 /// So often the agent says that it is there, whether anything changed or not.
 pub const HEARTBEAT_S: i64 = 60;
 
+/// No attribute has this value.
+const UNKNOWN: &str = "\0";
+
 pub type Attributes = BTreeMap<String, String>;
 
 /// How the programs are, just now. What nobody could say is `None`.
@@ -142,6 +145,13 @@ impl Publication {
         Some(Update { set, erase: erase.into_iter().map(|(key, _)| key.clone()).collect() })
     }
 
+    /// It is on its way: whether it arrives is not known until somebody has looked.
+    pub fn sending(&mut self, update: &Update) {
+        for key in update.set.keys().chain(&update.erase) {
+            self.said.insert(key.clone(), UNKNOWN.to_owned());
+        }
+    }
+
     /// It is said, and was read back.
     pub fn said(&mut self, update: &Update, now_s: i64) {
         self.said.extend(update.set.clone());
@@ -213,6 +223,19 @@ mod tests {
         publication.said(&update, 1001);
         let update = publication.due(&wanted, 1002).expect("it serves again");
         assert_eq!((update.set["READY"].as_str(), update.erase), ("YES", vec!["FL_ERROR".to_owned()]));
+    }
+
+    #[test]
+    fn what_may_have_been_said_or_not_is_said_again() {
+        let mut publication = Publication::default();
+        let not_ready = attributes(&node(), &Seen::default(), None);
+        let first = publication.due(&not_ready, 1).expect("nothing was said yet");
+        publication.said(&first, 1);
+        let ready = attributes(&node(), &Seen { serving: true, ..Seen::default() }, None);
+        // Sent, and nobody waited for the answer.
+        publication.sending(&publication.due(&ready, 2).expect("it is ready now"));
+        let last = publication.due(&not_ready, 3).expect("it may have been heard");
+        assert_eq!(last.set["READY"], "NO");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod containers;
 mod flower;
+pub mod submission;
 mod trellis;
 pub mod unit;
 

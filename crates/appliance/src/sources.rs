@@ -74,10 +74,18 @@ impl Sources {
         said.unwrap_or(Role::SuperNode)
     }
 
-    /// `None`: there is no OneGate here, and nobody said that there is one.
+    /// `None`: there is no OneGate here, and nobody expects to hear through one.
     pub fn gate(&self, values: &Values) -> Result<Option<OneGate>, Trouble> {
-        let Some(endpoint) = values.get("ONEGATE_ENDPOINT") else { return Ok(None) };
         let no = |what: String| Trouble::new(Code::NoToken, what);
+        let is_awaited = values.get("REPORT_READY").is_some_and(|said| said.eq_ignore_ascii_case("YES"));
+        let Some(endpoint) = values.get("ONEGATE_ENDPOINT") else {
+            return match is_awaited {
+                true => Err(no(
+                    "REPORT_READY=YES, and the context has neither an address of OneGate nor a token".to_owned()
+                )),
+                false => Ok(None),
+            };
+        };
         let endpoint =
             Endpoint::parse(endpoint).map_err(|error| no(format!("ONEGATE_ENDPOINT cannot be used: {error}")))?;
         let beside = self.files.iter().filter_map(|path| std::fs::read_to_string(path.with_file_name(TOKEN)).ok());

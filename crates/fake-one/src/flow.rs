@@ -146,6 +146,9 @@ fn scale(cloud: &mut Cloud, uid: Id, id: Id, body: &str) -> Done {
     let (Some(cardinality), Some(role)) = (cardinality, body["role_name"].as_str()) else {
         return Err(FlowError::new(400, "KEY: 'cardinality' must be an Integer;"));
     };
+    if cloud.service(uid, id, Right::Manage)?.role_at(role).is_none() {
+        return Err(FlowError::new(500, format!("Role {role} not found")));
+    }
     let Some(force) = body["force"].as_bool() else {
         // OneFlow writes JSON by hand here, and cannot read it again.
         let reason = format!("unexpected token at '{{ \"cardinality\" : {cardinality},\n  \"force\" :  }}'");

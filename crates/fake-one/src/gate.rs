@@ -160,7 +160,7 @@ fn update(cloud: &mut Cloud, id: Id, asked: &Asked) -> Result<Answer, Answer> {
         cloud.update_user_template(id, left, true, "onegate").map_err(|_| text(500, "Internal server error"))?;
         return Ok(text(200, ""));
     }
-    let Ok(said) = lines(&data) else { return Err(text(500, "Internal server error")) };
+    let Ok(said) = Template::parse(&rewritten(data.trim_end())) else { return Err(text(500, "Internal server error")) };
     if let Some(name) = said.0.keys().find(|name| forbidden(name)) {
         return refuse(name);
     }
@@ -168,14 +168,34 @@ fn update(cloud: &mut Cloud, id: Id, asked: &Asked) -> Result<Answer, Answer> {
     Ok(text(200, ""))
 }
 
-/// `KEY=VALUE` lines, of which OneGate makes `KEY="VALUE"`, quotes that are there already being left.
-fn lines(data: &str) -> Result<Template, String> {
-    let quoted = |line: &str| match line.split_once('=') {
-        Some((name, value)) if !value.trim_start().starts_with(['"', '[']) => format!("{name}=\"{}\"", value.trim()),
-        _ => line.to_owned(),
-    };
-    let text: Vec<String> = data.lines().map(quoted).collect();
-    Template::parse(&text.join("\n"))
+/// OneGate puts quotes around what follows an equals sign, and closes them at every comma, line break, backslash and bracket:
+/// values that hold one of these, or an equals sign after a quote, arrive crippled unless their sender took care.
+fn rewritten(data: &str) -> String {
+    let mut out = String::new();
+    let (mut before, mut open) = (' ', false);
+    let mut rest = data.chars().peekable();
+    while let Some(c) = rest.next() {
+        let ends = match c {
+            ',' | '\n' | '\\' => before != '"',
+            '[' | ']' => before != '"' && before != '=',
+            _ => false,
+        };
+        let begins = c == '=' && !open && !matches!(rest.peek(), Some('"' | '['));
+        if ends {
+            out.push('"');
+            open &= matches!(c, ',' | '[');
+        }
+        out.push(c);
+        if begins {
+            out.push('"');
+            open = true;
+        }
+        before = c;
+    }
+    if open && !out.ends_with(['"', ']']) {
+        out.push('"');
+    }
+    out
 }
 
 fn act(cloud: &mut Cloud, id: Id, body: &str) -> Result<Answer, Answer> {
@@ -239,9 +259,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_become_attributes_and_cannot_become_others() {
-        let read = lines("FOO=bar baz\nNUM=5\nQ=\"a \\\"b\\\"\"").expect("they are lines");
-        assert_eq!((read.get("FOO"), read.get("NUM"), read.get("Q")), (Some("bar baz"), Some("5"), Some("a \"b\"")));
-        assert!(lines("A=x\"\nB=y").is_err() || lines("A=x\"\nB=y").is_ok_and(|read| read.get("B") == Some("y")));
+    fn lines_become_attributes_and_careless_values_do_not_arrive() {
+        let read = |data: &str| Template::parse(&rewritten(data));
+        let said = read("FOO=bar baz\nNUM=5\nC=QUJD==").expect("they are lines");
+        assert_eq!((said.get("FOO"), said.get("NUM"), said.get("C")), (Some("bar baz"), Some("5"), Some("QUJD==")));
+        let said = read("<TEMPLATE><A>a&#44;b&#61;&#34;</A></TEMPLATE>").expect("it is XML");
+        assert_eq!(said.get("A"), Some("a,b=\""));
+        for (data, value) in
+            [("A=12:0,13:1", "12:0,13:1"), ("A=\"QUJD==\"", "QUJD=="), ("A=x[1]", "x[1]"), ("A=a\\b", "a\\b")]
+        {
+            assert!(read(data).map_or(true, |said| said.get("A") != Some(value)), "{data}");
+        }
     }
 }

@@ -120,6 +120,11 @@ fn datastore(cloud: &Cloud, (id, name, kind): (i64, &str, i64)) -> Element {
         ["IMAGE_DS", "SYSTEM_DS", "FILE_DS"][kind as usize % 3],
     ];
     let template = names.iter().zip(values).map(|(name, value)| Element::free(name, value));
-    parts.push(Element::of("TEMPLATE", template.collect()));
+    let mut template: Vec<Element> = template.collect();
+    if kind == 1 {
+        let moves = ["DS_LIVE_MIGRATE", "DS_MIGRATE", "DS_MIGRATE_SNAP", "SHARED"];
+        template.extend(moves.map(|name| Element::free(name, "YES")));
+    }
+    parts.push(Element::of("TEMPLATE", template));
     Element::of("DATASTORE", parts)
 }

@@ -2,12 +2,30 @@
 
 mod backoff;
 mod endpoint;
+mod error;
+pub mod flow;
 pub mod gate;
 mod http;
 pub mod keys;
+mod object;
+mod oned;
+mod session;
+mod state;
+pub mod template;
 mod trust;
+mod xml;
+pub mod xmlrpc;
 
 pub use backoff::Backoff;
 pub use endpoint::{Endpoint, EndpointError};
+pub use error::{Code, Error, FlowRefusal, Refusal, explain};
 pub use http::{Patience, TransportError};
+pub use object::{
+    AddressRange, Datastore, Document, History, Host, Image, Nic, Owner, Pci, Told, User, VirtualNetwork, Vm,
+    VmTemplate, Zone, parse, parse_pool,
+};
+pub use oned::{Oned, Recovery, Update, VmAction, VmFilter, judge};
+pub use session::{Session, SessionError, session_file};
+pub use state::{DatastoreKind, DatastoreState, HostState, ImageKind, ImageState, LcmState, NetworkState, VmState};
+pub use template::Template;
 pub use trust::{Trust, TrustError};

@@ -9,6 +9,8 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
+use crate::Endpoint;
+
 /// Authorities, ready to check a server's certificate.
 #[derive(Clone)]
 pub struct Trust {
@@ -30,6 +32,14 @@ impl Trust {
     /// Whom the system trusts; in a bare VM that may be nobody, and then no `https` endpoint is believed.
     pub fn system() -> Trust {
         Trust::new(system_roots())
+    }
+
+    /// The same where it is needed: an `http` endpoint shows no certificate.
+    pub fn system_for(endpoint: &Endpoint) -> Trust {
+        match endpoint.tls {
+            true => Trust::system(),
+            false => Trust::new(RootCertStore::empty()),
+        }
     }
 
     /// Whom the system trusts, and the authorities in a PEM file.

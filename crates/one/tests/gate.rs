@@ -88,7 +88,7 @@ async fn a_vm_asks_and_tells_with_its_token() {
     gate.update(&attributes(&[("READY", "YES")])).await.unwrap();
     let asked = server.asked().await;
     assert_eq!((asked.line.as_str(), asked.body.as_str()), ("PUT /vm", "READY=YES\n"));
-    assert_eq!(asked.header("content-type"), "application/x-www-form-urlencoded");
+    assert_eq!(asked.header("content-type"), "text/plain");
 
     server.answer(200, recorded("service-get-extended.response.json"));
     assert_eq!(gate.service_extended().await.unwrap().roles.len(), 2);

@@ -89,7 +89,7 @@ async fn train(app: &App, options: Options, input: TaskInput, book: &Logbook) ->
     run_config.extend(input.run.override_config);
     let added = settings::complete(&mut run_config, &options.defaults);
     if !added.is_empty() {
-        book.info(&format!("defaults of this SuperLink: {}", added.join(", ")));
+        book.info(format!("defaults of this SuperLink: {}", added.join(", ")));
     }
     let facts = RunFacts {
         run_id: input.run.run_id,

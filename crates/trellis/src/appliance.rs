@@ -51,6 +51,24 @@ struct HeldArgs {
     words: Vec<OsString>,
 }
 
+/// What a VM is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    Superlink,
+    Supernode,
+    Gateway,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Role {
+        match name {
+            RoleName::Superlink => Role::SuperLink,
+            RoleName::Supernode => Role::SuperNode,
+            RoleName::Gateway => Role::Gateway,
+        }
+    }
+}
+
 /// Where an appliance is, and what it is told.
 #[derive(Debug, Args)]
 pub struct WhereArgs {
@@ -111,24 +129,6 @@ The appliance is told by context variables of OpenNebula (ONEAPP_... or plain), 
   journalctl -u 'trellis-*'       what they say
 What is wrong is also in FL_ERROR of the VM. Codes and what to do: docs/appliance-troubleshooting.md
 ";
-
-/// What a VM is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum RoleName {
-    Superlink,
-    Supernode,
-    Gateway,
-}
-
-impl From<RoleName> for Role {
-    fn from(name: RoleName) -> Role {
-        match name {
-            RoleName::Superlink => Role::SuperLink,
-            RoleName::Supernode => Role::SuperNode,
-            RoleName::Gateway => Role::Gateway,
-        }
-    }
-}
 
 pub fn run(args: &ApplianceArgs) -> ExitCode {
     match &args.command {

@@ -3,12 +3,13 @@
 
 mod check;
 mod facts;
+mod gpu;
 mod judge;
 mod look;
 
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use self::check::{Check, Verdict};
@@ -20,6 +21,7 @@ const CALLED: &str = "trellis doctor";
 const AFTER_HELP: &str = "\
 Examples:
   trellis doctor
+  trellis doctor gpu --host       GPUs that are to be passed through to VMs
   trellis doctor -o json | jq -r '.checks[] | select(.verdict != \"ok\") | .fix'
 
 It changes nothing. Exit codes: 0 all is well, or there are warnings; 1 there are problems.
@@ -29,8 +31,17 @@ It changes nothing. Exit codes: 0 all is well, or there are warnings; 1 there ar
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DoctorArgs {
+    #[command(subcommand)]
+    part: Option<Part>,
+
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// What is looked at more closely.
+#[derive(Debug, Subcommand)]
+enum Part {
+    Gpu(gpu::GpuArgs),
 }
 
 #[derive(Debug, Serialize)]
@@ -79,6 +90,9 @@ impl Report {
 }
 
 pub fn run(args: &DoctorArgs) -> ExitCode {
+    if let Some(Part::Gpu(args)) = &args.part {
+        return gpu::run(args);
+    }
     let home = Home::find(None);
     let mut problems = 0;
     let told = remote::run(CALLED, async {

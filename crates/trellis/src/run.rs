@@ -44,21 +44,30 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 const BY_SIGNAL: u8 = 128;
 
 pub fn run(args: &RunArgs) -> ExitCode {
+    start(args, args.app_flag.as_ref().unwrap_or(&args.app), args.app_server)
+}
+
+/// Runs the app in a directory, in place of the one that the arguments name, with its own ServerApp.
+pub fn run_directory(args: &RunArgs, directory: &Path) -> ExitCode {
+    start(args, &directory.to_string_lossy(), true)
+}
+
+fn start(args: &RunArgs, app: &str, app_server: bool) -> ExitCode {
     let runtime = match Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Trouble::failed(format!("the system gives no runtime: {error}"), None).tell(CALLED),
     };
-    let outcome = runtime.block_on(train(args));
+    let outcome = runtime.block_on(train(args, app, app_server));
     runtime.shutdown_timeout(LEFTOVERS);
     outcome.unwrap_or_else(|trouble| trouble.tell(CALLED))
 }
 
-async fn train(args: &RunArgs) -> Result<ExitCode, Trouble> {
+async fn train(args: &RunArgs, app: &str, app_server: bool) -> Result<ExitCode, Trouble> {
     let served = served(args).await?;
     let remote = served.is_some() || args.place.caller.names_superlink();
     let nodes = args.here.nodes.unwrap_or(DEFAULT_NODES);
     let place = if remote { Place::There { nodes: None } } else { Place::Here { nodes } };
-    let planned = all(misplaced(args, remote), all(plan(args, place), superlink(args)))?;
+    let planned = all(misplaced(args, remote), all(plan(args, app, app_server, place), superlink(args)))?;
     let ((), (plan, superlink)) = planned;
     if args.dry_run {
         tell(&plan, args.output.format);

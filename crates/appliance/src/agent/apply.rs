@@ -10,13 +10,15 @@ use crate::firewall;
 use crate::network;
 use crate::probe;
 use crate::readiness::{Of, Seen, Standing};
-use crate::recipe::{self, Probe, Recipe, Surroundings, flower_version};
+use crate::recipe::{self, Probe, Recipe, Surroundings, flower_version, submission};
 use crate::settings::{Role, RoleSettings, Runtime, Settings, SuperLinkSettings};
 use crate::supervisor::{Change, Supervisor, run};
 use crate::trouble::{Code, Trouble};
 
 /// Between two looks whether a certificate is due.
 const CERTIFICATES: Duration = Duration::from_secs(30);
+/// Before a run that could not be started is tried again.
+const SUBMIT_AGAIN: Duration = Duration::from_secs(30);
 const SCRIPT_INTERVAL: Duration = Duration::from_secs(10);
 const SCRIPT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -198,6 +200,32 @@ impl Agent {
             self.supervisor.restart(&recipe, &self.place).await?;
         }
         Ok(())
+    }
+
+    /// The run of a use case, once in the life of the VM.
+    pub(super) async fn submit(&mut self) {
+        let Some(Settings { role: RoleSettings::SuperLink(link), .. }) = &self.in_force else { return };
+        let Some(use_case) = link.use_case.filter(|_| !self.memory.submitted && submission::is_due(link, &self.seen))
+        else {
+            return;
+        };
+        let Some(Recipe { probe: Probe::SuperLink { calls: Some(calls), trust, .. }, .. }) = &self.recipe else {
+            return;
+        };
+        if self.submitted_at.is_some_and(|at| at.elapsed() < SUBMIT_AGAIN) {
+            return;
+        }
+        self.submitted_at = Some(Instant::now());
+        let words = submission::words(use_case, &link.training, calls, trust.as_deref());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match run(&self.place.program, &words).await {
+            Ok(_) => {
+                tracing::info!(app = use_case.name(), "the run of the use case is started");
+                self.memory.submitted = true;
+                self.remember();
+            }
+            Err(why) => tracing::warn!("the run of the use case cannot be started: {why}"),
+        }
     }
 
     /// How the programs are, just now.

@@ -38,7 +38,7 @@ impl Agent {
         self.facts = facts::look(&self.place);
         let settings = self.settings.as_ref().expect("they were read above");
         if !self.was_ready {
-            facts::skew(settings, self.gate.as_ref().and_then(|gate| gate.date()).as_deref(), now_s())?;
+            facts::skew(settings.common.tls, self.gate.as_ref().and_then(|gate| gate.date()).as_deref(), now_s())?;
         }
         facts::preflight(settings, &self.facts)
     }

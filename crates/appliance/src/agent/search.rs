@@ -122,7 +122,9 @@ impl Agent {
             Ok(Some(vm)) => vm,
             Ok(None) => return Look::Missing(Missing::NoSuperLink),
             Err(GateError::Unauthorised) => return Look::Unauthorised(GateError::Unauthorised.to_string()),
-            Err(error) => return Look::Unreachable(explained(&error)),
+            Err(error) if error.may_pass() => return Look::Unreachable(explained(&error)),
+            // OneGate answers, and shows us no SuperLink: it is of another service, or we are of none.
+            Err(_) => return Look::Missing(Missing::NoSuperLink),
         };
         let waited = self.joining.search.as_ref().map(|(_, began)| began.elapsed()).unwrap_or_default();
         match discovery::read(&vm.attributes, &wanted) {

@@ -26,6 +26,7 @@ impl Agent {
         }
         let now = now_s();
         let Some(update) = self.publication.due(&wanted, now) else { return Ok(()) };
+        self.publication.sending(&update);
         self.publish(&update).await?;
         self.publication.said(&update, now);
         Ok(())

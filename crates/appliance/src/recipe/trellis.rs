@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use super::{
     Calls, NODE_CONFIG, Probe, Program, RUN_DEFAULTS, Recipe, Surroundings, coordinator, level, named, node_config,
-    reached,
+    reached, submission,
 };
 use crate::place::Place;
 use crate::settings::{Common, Isolation, Limit, Role, SuperLinkSettings, SuperNodeSettings, Training};
@@ -55,7 +56,10 @@ pub fn superlink(common: &Common, link: &SuperLinkSettings, around: &Surrounding
         program = program.flag("--metrics-address", SocketAddr::new(link.fleet.ip(), port));
     }
     if let Some(checkpoints) = &link.training.checkpoints {
-        let models = place.named(&checkpoints.directory);
+        let models = match Path::new(&checkpoints.directory).is_absolute() {
+            true => place.named(&checkpoints.directory),
+            false => state.join(&checkpoints.directory),
+        };
         program = program.file("--models-dir", &models);
         directories.push(models);
     }
@@ -81,8 +85,7 @@ pub fn superlink(common: &Common, link: &SuperLinkSettings, around: &Surrounding
 
 /// The defaults of all runs: what somebody set. What nobody did is the app's own business.
 fn run_defaults(training: &Training) -> Option<String> {
-    let said = training.config.iter().filter(|(key, _)| training.said.contains(key));
-    let table: toml::Table = said.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let table: toml::Table = submission::said(training).map(|(key, value)| (key.to_owned(), value.clone())).collect();
     (!table.is_empty()).then(|| toml::to_string(&table).expect("a table of plain values is TOML"))
 }
 

@@ -5,6 +5,7 @@ mod context;
 mod document;
 pub mod expression;
 mod image;
+mod making;
 mod network;
 mod owner;
 mod policy;

@@ -46,6 +46,7 @@ impl Cloud {
         parts.push(Element::of("TEMPLATE", vm.template.elements()));
         parts.push(Element::of("USER_TEMPLATE", vm.user_template.elements()));
         parts.push(history(vm));
+        parts.push(Element::of("BACKUPS", vec![empty("BACKUP_CONFIG"), empty("BACKUP_IDS")]));
         Element::of("VM", parts)
     }
 

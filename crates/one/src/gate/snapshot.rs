@@ -102,7 +102,8 @@ pub fn parse_service(body: &[u8]) -> Result<ServiceSnapshot, GateError> {
 fn role(role: &Value) -> Result<RoleSnapshot, GateError> {
     Ok(RoleSnapshot {
         name: text(role, "name")?,
-        cardinality: number(role, "cardinality")?,
+        // OneFlow lets itself be scaled below nothing.
+        cardinality: number(role, "cardinality").unwrap_or(0),
         state: number(role, "state").unwrap_or(0),
         nodes: list(role.get("nodes")).into_iter().map(node).collect::<Result<_, _>>()?,
     })
@@ -222,6 +223,6 @@ mod tests {
             let said = parse_vm(body.as_bytes()).unwrap_err().to_string();
             assert!(said.contains(expected), "{said}");
         }
-        assert!(parse_service(br#"{"SERVICE":{"id":"6","name":"s","state":2,"roles":[{"name":"a"}]}}"#).is_err());
+        assert!(parse_service(br#"{"SERVICE":{"id":"6","name":"s","state":2,"roles":[{"nodes":[]}]}}"#).is_err());
     }
 }

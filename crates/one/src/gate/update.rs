@@ -71,7 +71,70 @@ fn as_xml(attributes: &BTreeMap<String, String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::template::{Template, Value};
+
+    /// What oned gets of a body: a model of the rewriting that is told above.
+    fn rewritten(body: &str) -> String {
+        let characters: Vec<char> = body.chars().collect();
+        let mut out = String::new();
+        let mut open = false;
+        for (at, &c) in characters.iter().enumerate() {
+            let after_quote = at > 0 && characters[at - 1] == '"';
+            let before_quote = matches!(characters.get(at + 1), Some('[' | '"'));
+            let after_equals = at > 0 && characters[at - 1] == '=';
+            let closes = match c {
+                ',' | '\n' | '\\' => !after_quote,
+                '[' | ']' => !after_quote && !after_equals,
+                _ => false,
+            };
+            match c {
+                '=' if !open && !before_quote => {
+                    out.push_str("=\"");
+                    open = true;
+                }
+                _ if closes => {
+                    out.push('"');
+                    out.push(c);
+                    open &= c == ',' || c == '[';
+                }
+                _ => out.push(c),
+            }
+        }
+        if open && !out.ends_with([']', '"']) {
+            out.push('"');
+        }
+        out
+    }
+
+    fn values() -> impl Strategy<Value = String> {
+        prop_oneof!["[ -~]{0,12}", "[A-Za-z0-9+/=]{0,12}", "\\PC{0,6}"]
+    }
+
+    proptest! {
+        #[test]
+        fn values_arrive_as_they_were_meant(
+            pairs in prop::collection::btree_map("[A-Z][A-Z_]{0,5}", values(), 1..5)
+        ) {
+            let arrived = Template::parse(&rewritten(&render_update(&pairs).unwrap())).unwrap();
+            let arrived: BTreeMap<String, String> = arrived.0.into_iter().map(|(key, value)| match value {
+                Value::Text(text) => (key, text),
+                Value::Vector(pairs) => panic!("{key} became {pairs:?}"),
+            }).collect();
+            prop_assert_eq!(arrived, pairs);
+        }
+    }
+
+    #[test]
+    fn without_care_values_would_not_arrive() {
+        for body in ["A=12:0,13:1\n", "A=\"QUJD==\"\n", "A=a\\b\n", "A=x[1]\n"] {
+            let value = body.trim_end().trim_start_matches("A=").trim_matches('"');
+            let arrived = Template::parse(&rewritten(body));
+            assert_ne!(arrived, Ok(Template::new().with("A", value)), "{body}");
+        }
+    }
 
     fn update(pairs: &[(&str, &str)]) -> Result<String, Vec<String>> {
         render_update(&pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())

@@ -11,12 +11,15 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
 pub struct Asked {
     /// `GET /vm`
@@ -31,6 +34,9 @@ impl Asked {
     }
 }
 
+/// No status of HTTP.
+const SILENCE: u16 = 0;
+
 struct Told {
     status: u16,
     body: String,
@@ -38,6 +44,7 @@ struct Told {
 }
 
 pub struct Server {
+    scheme: &'static str,
     port: u16,
     answers: Arc<Mutex<VecDeque<Told>>>,
     asked: tokio::sync::Mutex<mpsc::UnboundedReceiver<Asked>>,
@@ -47,17 +54,26 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Server {
+        Server::start_with("http", None).await
+    }
+
+    /// Shows this certificate.
+    pub async fn start_tls(config: ServerConfig) -> Server {
+        Server::start_with("https", Some(TlsAcceptor::from(Arc::new(config)))).await
+    }
+
+    async fn start_with(scheme: &'static str, tls: Option<TlsAcceptor>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let answers: Arc<Mutex<VecDeque<Told>>> = Arc::default();
         let connections = Arc::new(AtomicUsize::new(0));
         let (tell, asked) = mpsc::unbounded_channel();
-        let serving = tokio::spawn(serve(listener, answers.clone(), tell, connections.clone()));
-        Server { port, answers, asked: tokio::sync::Mutex::new(asked), connections, serving }
+        let serving = tokio::spawn(serve(listener, tls, answers.clone(), tell, connections.clone()));
+        Server { scheme, port, answers, asked: tokio::sync::Mutex::new(asked), connections, serving }
     }
 
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
     pub fn answer(&self, status: u16, body: impl Into<String>) {
@@ -66,6 +82,11 @@ impl Server {
 
     pub fn answer_and_close(&self, status: u16, body: impl Into<String>) {
         self.answers.lock().unwrap().push_back(Told { status, body: body.into(), close: true });
+    }
+
+    /// The next request is never answered.
+    pub fn stay_silent(&self) {
+        self.answers.lock().unwrap().push_back(Told { status: SILENCE, body: String::new(), close: false });
     }
 
     /// The next request that was not yet looked at.
@@ -86,6 +107,7 @@ impl Drop for Server {
 
 async fn serve(
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     answers: Arc<Mutex<VecDeque<Told>>>,
     tell: mpsc::UnboundedSender<Asked>,
     connections: Arc<AtomicUsize>,
@@ -94,10 +116,17 @@ async fn serve(
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         connections.fetch_add(1, Ordering::SeqCst);
-        let (answers, tell) = (answers.clone(), tell.clone());
+        let (answers, tell, tls) = (answers.clone(), tell.clone(), tls.clone());
         open.spawn(async move {
             let service = service_fn(move |request| respond(request, answers.clone(), tell.clone()));
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let server = http1::Builder::new();
+            match tls {
+                None => drop(server.serve_connection(TokioIo::new(stream), service).await),
+                Some(tls) => {
+                    let Ok(stream) = tls.accept(stream).await else { return };
+                    drop(server.serve_connection(TokioIo::new(stream), service).await);
+                }
+            }
         });
     }
 }
@@ -114,6 +143,9 @@ async fn respond(
     let _ = tell.send(Asked { line, headers, body: String::from_utf8(body.to_vec()).unwrap() });
     let told = answers.lock().unwrap().pop_front();
     let told = told.unwrap_or(Told { status: 599, body: "nothing was told".into(), close: false });
+    if told.status == SILENCE {
+        std::future::pending::<()>().await;
+    }
     let mut response = Response::builder().status(told.status);
     if told.close {
         response = response.header("connection", "close");

@@ -5,6 +5,8 @@ mod outside;
 mod ports;
 mod service;
 
+pub use outside::{answer, driver_version, lines};
+
 use super::facts::Facts;
 use crate::home::Home;
 use crate::python::FlwrHere;

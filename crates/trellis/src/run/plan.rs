@@ -9,10 +9,10 @@ use super::args::RunArgs;
 use super::federation::ClientApps;
 use crate::remote::Trouble;
 
-pub fn plan(args: &RunArgs, place: Place) -> Result<Submission, Trouble> {
+/// `app` is a directory or the name of a built-in app; `app_server`: its own ServerApp trains.
+pub fn plan(args: &RunArgs, app: &str, app_server: bool, place: Place) -> Result<Submission, Trouble> {
     let (given, mistyped) = given(args);
-    let name = args.app_flag.as_ref().unwrap_or(&args.app);
-    let submission = source(name, args.app_server).and_then(|source| {
+    let submission = source(app, app_server).and_then(|source| {
         let request = Request { source, given, defaults: Default::default(), place };
         prepare(request).map_err(|problems| troubles(problems).expect("who refuses says why"))
     });

@@ -14,6 +14,8 @@ use crate::python::on_path;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Of an error of somebody else.
 const MOST_CHARS: usize = 120;
+/// Of an answer: there are machines with sixteen GPUs.
+const MOST_LINES: usize = 64;
 const NVIDIA: &str = "0x10de";
 /// Displays and 3D controllers; other devices of NVIDIA are no GPUs.
 const GPU_CLASS: &str = "0x03";
@@ -49,7 +51,13 @@ pub async fn engines() -> Vec<Engine> {
 }
 
 /// The first line that a program prints, or why there is none.
-async fn answer(program: &Path, question: &[&str]) -> Result<String, String> {
+pub async fn answer(program: &Path, question: &[&str]) -> Result<String, String> {
+    let lines = lines(program, question).await?;
+    lines.into_iter().next().ok_or_else(|| "it says nothing".to_owned())
+}
+
+/// All lines that a program prints, or why it failed.
+pub async fn lines(program: &Path, question: &[&str]) -> Result<Vec<String>, String> {
     let mut command = Command::new(program);
     command.args(question).stdin(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(PATIENCE, command.output()).await {
@@ -57,21 +65,22 @@ async fn answer(program: &Path, question: &[&str]) -> Result<String, String> {
         Ok(Err(error)) => return Err(error.to_string()),
         Ok(Ok(output)) => output,
     };
-    let first = |bytes: &[u8]| {
+    let said = |bytes: &[u8]| -> Vec<String> {
         let text = String::from_utf8_lossy(bytes);
-        text.lines().find(|line| !line.trim().is_empty()).map(|line| line.trim().chars().take(MOST_CHARS).collect())
+        let lines = text.lines().filter(|line| !line.trim().is_empty()).take(MOST_LINES);
+        lines.map(|line| line.trim().chars().take(MOST_CHARS).collect()).collect()
     };
-    match first(&output.stdout) {
-        Some(line) if output.status.success() => Ok(line),
-        _ => Err(first(&output.stderr).unwrap_or_else(|| output.status.to_string())),
+    if output.status.success() {
+        return Ok(said(&output.stdout));
     }
+    Err(said(&output.stderr).into_iter().next().unwrap_or_else(|| output.status.to_string()))
 }
 
 pub async fn gpus() -> Gpus {
     Gpus {
         usable: trellis_node::resources::detect().await,
         on_bus: on_bus(Path::new("/sys/bus/pci/devices")),
-        driver: driver(&fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default()),
+        driver: driver_version(&fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default()),
         tool: on_path("nvidia-smi", std::env::var_os("PATH").as_deref()).is_some(),
     }
 }
@@ -85,7 +94,7 @@ fn on_bus(devices: &Path) -> usize {
 }
 
 /// The version in the driver's own words; its words, if there is none in them.
-fn driver(text: &str) -> Option<String> {
+pub fn driver_version(text: &str) -> Option<String> {
     let line = text.lines().next()?;
     let is_version = |word: &&str| word.contains('.') && word.chars().all(|char| char.is_ascii_digit() || char == '.');
     Some(line.split_whitespace().find(is_version).unwrap_or(line).to_owned())
@@ -117,7 +126,7 @@ mod tests {
         assert_eq!(on_bus(bus.path()), 1);
         assert_eq!(on_bus(&bus.path().join("none")), 0);
         let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n";
-        assert_eq!(driver(text), Some("580.159.04".to_owned()));
-        assert_eq!(driver(""), None);
+        assert_eq!(driver_version(text), Some("580.159.04".to_owned()));
+        assert_eq!(driver_version(""), None);
     }
 }

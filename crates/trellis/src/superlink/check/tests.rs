@@ -128,8 +128,8 @@ fn what_is_refused() {
         (
             insecure("--run-defaults wrong.toml"),
             vec![
-                "--run-defaults: /here/wrong.toml: list is of type array, and must be a bool, int, float or string",
                 "--run-defaults: /here/wrong.toml: num-server-rounds is 0, and must be a whole number from 1",
+                "--run-defaults: /here/wrong.toml: list is of type array, and must be a bool, int, float or string",
             ],
         ),
         (

@@ -1,0 +1,199 @@
+//! Tables: the files of a machine, and what the doctor makes of them. Each begins with a machine on which all is well.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+
+use super::look::Place;
+use super::{judge_guest, judge_host};
+use crate::doctor::check::{Check, Verdict};
+
+/// Files by path. A text that begins with `->` is a link, `!` a program.
+type Files = BTreeMap<&'static str, &'static str>;
+
+const GPU: &str = "sys/bus/pci/devices/0000:65:00.0";
+
+fn build(root: &Path, files: &Files) {
+    for (path, text) in files {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if let Some(target) = text.strip_prefix("->") {
+            symlink(target, &path).unwrap();
+        } else if let Some(script) = text.strip_prefix('!') {
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        } else {
+            fs::write(&path, text).unwrap();
+        }
+    }
+}
+
+fn good_host() -> Files {
+    [
+        ("proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 intel_iommu=on iommu=pt quiet\n"),
+        ("sys/kernel/iommu_groups/0/type", "DMA\n"),
+        ("sys/module/vfio_pci/refcnt", "1\n"),
+        ("sys/bus/pci/devices/0000:65:00.0/vendor", "0x10de\n"),
+        ("sys/bus/pci/devices/0000:65:00.0/class", "0x030200\n"),
+        ("sys/bus/pci/devices/0000:65:00.0/driver", "->../../drivers/vfio-pci"),
+        ("sys/bus/pci/devices/0000:65:00.1/vendor", "0x10de\n"),
+        ("sys/bus/pci/devices/0000:65:00.1/class", "0x040300\n"),
+        ("sys/bus/pci/devices/0000:65:00.1/driver", "->../../drivers/vfio-pci"),
+        ("etc/udev/rules.d/99-vfio.rules", "SUBSYSTEM==\"vfio\", GROUP=\"kvm\", MODE=\"0666\"\n"),
+        ("var/tmp/one/etc/im/kvm-probes.d/pci.conf", ":filter: '10de:*'\n"),
+    ]
+    .into()
+}
+
+fn good_guest() -> Files {
+    [
+        ("proc/cpuinfo", "flags\t\t: fpu hypervisor\n"),
+        ("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n"),
+        ("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n"),
+        ("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri\n"),
+        ("usr/bin/nvidia-smi", "!echo 'NVIDIA L4, 550.90.07, 23034 MiB'"),
+        ("dev/nvidiactl", ""),
+        ("dev/nvidia0", ""),
+        ("dev/nvidia-uvm", ""),
+        ("usr/bin/docker", "!echo 'GPU 0: NVIDIA L4'"),
+        ("usr/bin/nvidia-ctk", "!"),
+        ("etc/docker/daemon.json", "{\"runtimes\": {\"nvidia\": {}}}"),
+        ("usr/bin/dcgm-exporter", "!"),
+        ("proc/net/tcp6", "  sl  local\n   0: 00000000:24B8 00000000:0000 0A 00000000:00000000\n"),
+    ]
+    .into()
+}
+
+/// What is not well: verdict, check, and a part of what was found and of what to do.
+type Expected = [(Verdict, &'static str, &'static str, &'static str)];
+
+fn compare(checks: &[Check], expected: &Expected, what: &str) {
+    let bad: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
+    assert_eq!(bad.len(), expected.len(), "{what}: {bad:#?}");
+    for (check, (verdict, name, found, fix)) in bad.iter().zip(expected) {
+        assert_eq!((check.verdict, check.name), (*verdict, *name), "{what}: {check:?}");
+        assert!(check.found.contains(found), "{what}: {check:?}");
+        assert!(check.fix.as_ref().is_some_and(|text| text.contains(fix)), "{what}: {check:?}");
+    }
+    assert!(checks.iter().all(|check| (check.verdict == Verdict::Ok) == check.fix.is_none()), "{what}");
+}
+
+/// The good machine without some files and with others.
+fn changed(mut files: Files, without: &[&'static str], with: &[(&'static str, &'static str)]) -> tempfile::TempDir {
+    files.retain(|path, _| !without.iter().any(|gone| path.starts_with(gone)));
+    files.extend(with.iter().copied());
+    let root = tempfile::tempdir().unwrap();
+    build(root.path(), &files);
+    root
+}
+
+#[test]
+fn hosts() {
+    use Verdict::{Problem, Warning};
+    let sound = "sys/bus/pci/devices/0000:65:00.1/driver";
+    let gpu = "sys/bus/pci/devices/0000:65:00.0/driver";
+    let rule = "etc/udev/rules.d/99-vfio.rules";
+    let probe = "var/tmp/one/etc/im/kvm-probes.d/pci.conf";
+    let cases: &[(&[&str], &[(&str, &str)], &Expected)] = &[
+        (&[], &[], &[]),
+        (&[], &[("proc/cmdline", "amd_iommu=on iommu=pt")], &[]),
+        (&[], &[("proc/cmdline", "quiet")], &[]),
+        (&[], &[("proc/cmdline", "intel_iommu=on")], &[(Warning, "kernel", "without iommu=pt", "update-grub")]),
+        (
+            &["sys/kernel"],
+            &[("proc/cmdline", "quiet intel_iommu=off")],
+            &[
+                (Problem, "kernel", "neither intel_iommu=on", "intel_iommu=on iommu=pt"),
+                (Problem, "iommu", "no IOMMU groups", "firmware"),
+            ],
+        ),
+        (&["sys/module"], &[], &[(Warning, "vfio", "not loaded", "modprobe vfio-pci")]),
+        (&["sys/bus"], &[], &[(Warning, "gpus", "no GPU of NVIDIA", "another host")]),
+        (
+            &[gpu],
+            &[(gpu, "->../../drivers/nouveau")],
+            &[(Problem, "gpus", "0000:65:00.0 by nouveau", "driverctl set-override 0000:65:00.0 vfio-pci")],
+        ),
+        (
+            &[sound],
+            &[(sound, "->../../drivers/snd_hda_intel")],
+            &[(Problem, "gpus", "0000:65:00.1 by snd_hda_intel", "set-override 0000:65:00.1")],
+        ),
+        (&[gpu], &[], &[(Warning, "gpus", "without a driver: 0000:65:00.0", "set-override 0000:65:00.0")]),
+        (&[rule], &[], &[(Warning, "device files", "no rule of udev", "99-vfio.rules")]),
+        (&[], &[(rule, "# SUBSYSTEM==\"vfio\", MODE=\"0666\"\n")], &[(Warning, "device files", "no rule", "udevadm")]),
+        (&[probe], &[], &[(Warning, "opennebula", "no pci.conf", "onehost sync -f")]),
+        (&[], &[(probe, "# :filter: '10de:*'\n:filter: '0:0'\n")], &[(Warning, "opennebula", "does not look", "10de")]),
+    ];
+    for (index, (without, with, expected)) in cases.iter().enumerate() {
+        let root = changed(good_host(), without, with);
+        compare(&judge_host::judge(&Place::new(root.path()).host()), expected, &format!("host {index}"));
+    }
+}
+
+#[tokio::test]
+async fn guests() {
+    use Verdict::{Problem, Warning};
+    let smi = "usr/bin/nvidia-smi";
+    let cases: &[(&[&str], &[(&str, &str)], &Expected)] = &[
+        (&[], &[], &[]),
+        (&["sys/bus"], &[], &[(Warning, "gpu", "apps use the CPU", "SHORT_ADDRESS")]),
+        (&["proc/driver"], &[], &[(Problem, "driver", "not loaded", "modprobe nvidia")]),
+        (&[smi], &[], &[(Problem, "nvidia-smi", "no such program", "install")]),
+        (
+            &[],
+            &[(smi, "!echo 'Driver/library version mismatch' >&2; exit 18")],
+            &[(Problem, "nvidia-smi", "version mismatch", "dmesg")],
+        ),
+        (&[], &[(smi, "!true")], &[(Problem, "nvidia-smi", "it sees no GPU", "host-passthrough")]),
+        (&["dev/nvidia-uvm"], &[], &[(Warning, "device files", "dev/nvidia-uvm", "nvidia-modprobe")]),
+        (
+            &["etc/docker"],
+            &[],
+            &[(Warning, "containers", "docker does not know", "nvidia-ctk runtime configure --runtime=docker")],
+        ),
+        (
+            &["etc/docker", "usr/bin/nvidia-ctk", "usr/bin/docker"],
+            &[("usr/bin/podman", "!")],
+            &[(Warning, "containers", "podman is here", "nvidia-ctk cdi generate")],
+        ),
+        (&["etc/docker"], &[("etc/cdi/nvidia.yaml", "cdiVersion: 0.5.0")], &[]),
+        (&["etc/docker", "usr/bin/docker", "usr/bin/nvidia-ctk"], &[], &[]),
+        (&["proc/net"], &[], &[(Warning, "metrics", "nothing listens", "systemctl enable")]),
+        (&["proc/net", "usr/bin/dcgm-exporter"], &[], &[(Warning, "metrics", "no dcgm-exporter", "dcgm-exporter")]),
+    ];
+    for (index, (without, with, expected)) in cases.iter().enumerate() {
+        let root = changed(good_guest(), without, with);
+        let seen = Place::new(root.path()).guest(None, None).await;
+        compare(&judge_guest::judge(&seen), expected, &format!("guest {index}"));
+    }
+}
+
+#[tokio::test]
+async fn a_container_is_tried_where_an_image_is_named() {
+    use Verdict::Problem;
+    for (without, with, expected) in [
+        (vec![], vec![], &[][..]),
+        (
+            vec![],
+            vec![("usr/bin/docker", "!echo 'could not select device driver' >&2; exit 125")],
+            &[(Problem, "container", "could not select device driver", "containers")][..],
+        ),
+        (vec!["usr/bin/docker"], vec![], &[(Problem, "container", "neither docker nor podman", "containers")][..]),
+    ] {
+        let root = changed(good_guest(), &without, &with);
+        let checks = judge_guest::judge(&Place::new(root.path()).guest(None, Some("debian")).await);
+        assert!(checks.iter().any(|check| check.name == "container"));
+        compare(&checks, expected, "container");
+    }
+}
+
+#[test]
+fn a_machine_that_says_it_is_virtual_is_a_guest() {
+    let guest = changed(good_guest(), &[], &[]);
+    let host = changed(good_host(), &[], &[("proc/cpuinfo", "model name : hypervisor\nflags : fpu\n")]);
+    assert!(Place::new(guest.path()).is_virtual());
+    assert!(!Place::new(host.path()).is_virtual());
+    assert!(host.path().join(GPU).exists());
+}
