@@ -1,12 +1,13 @@
 //! The control port: what a [`Handle`] can do, over HTTP and in JSON, for tests that are not written in Rust.
 
 use hyper::Method;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cloud::{Id, LcmState, ServiceState, Vm, VmState, state_name};
 use crate::element::Element;
 use crate::faults::Faults;
-use crate::handle::Handle;
+use crate::handle::{Handle, PlainRole};
 use crate::http::{Answer, Asked};
 
 const KIND: &str = "application/json";
@@ -25,6 +26,8 @@ pub async fn handle(handle: Handle, asked: Asked) -> Option<Answer> {
         }
         (&Method::GET, ["faults"]) => Ok(json!(handle.faults(|faults| faults.clone()))),
         (&Method::PUT, ["faults"]) => body().and_then(|body| set_faults(&handle, body)),
+        (&Method::POST, ["vms"]) => body().and_then(|body| new_vm(&handle, body)),
+        (&Method::POST, ["services"]) => body().and_then(|body| new_service(&handle, body)),
         (&Method::POST, ["vms", id, "state"]) => body().and_then(|body| set_state(&handle, id, &body)),
         (&Method::POST, ["services", id, "stuck"]) => body().and_then(|body| stick(&handle, id, &body)),
         _ => return Some(Answer::new(404, KIND, json!({"error": "there is no such path"}).to_string())),
@@ -53,6 +56,43 @@ fn set_faults(handle: &Handle, body: Value) -> Result<Value, String> {
     let new: Faults = serde_json::from_value(body).map_err(|error| error.to_string())?;
     handle.faults(|faults| *faults = new);
     Ok(json!({}))
+}
+
+/// `context` and `attributes`: pairs of name and value.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewVm {
+    name: String,
+    #[serde(default)]
+    context: Vec<(String, String)>,
+    #[serde(default)]
+    attributes: Vec<(String, String)>,
+}
+
+fn new_vm(handle: &Handle, body: Value) -> Result<Value, String> {
+    let new: NewVm = serde_json::from_value(body).map_err(|error| error.to_string())?;
+    let id = handle.create_vm(&new.name, &borrowed(&new.context), &borrowed(&new.attributes));
+    let id = id.map_err(|refused| refused.message)?;
+    Ok(json!({"id": id}))
+}
+
+fn borrowed(pairs: &[(String, String)]) -> Vec<(&str, &str)> {
+    pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewService {
+    name: String,
+    #[serde(default)]
+    ready_status_gate: bool,
+    roles: Vec<PlainRole>,
+}
+
+fn new_service(handle: &Handle, body: Value) -> Result<Value, String> {
+    let new: NewService = serde_json::from_value(body).map_err(|error| error.to_string())?;
+    let id = handle.create_service(&new.name, new.ready_status_gate, &new.roles).map_err(|error| error.text)?;
+    Ok(json!({"id": id}))
 }
 
 fn id_of(text: &str) -> Result<Id, String> {

@@ -49,6 +49,15 @@ fn answer(cloud: &mut Cloud, asked: &Asked) -> Done {
             let service = cloud.service(uid, number(id), Right::Use)?;
             Ok(shown(200, &json!({"DOCUMENT": cloud.service_json(service)})))
         }
+        (&Method::PUT, ["service", id]) => {
+            let body = parsed(&asked.body).map_err(|reason| FlowError::new(400, reason))?;
+            let append = body["append"] == json!(true);
+            let said = match body["template"].as_str().filter(|_| append) {
+                Some(text) => parsed(text).map_err(|reason| FlowError::new(400, reason))?,
+                None => body,
+            };
+            cloud.update_service(uid, number(id), &said, append).map(|()| Answer::empty(204))
+        }
         (&Method::DELETE, ["service", id]) => cloud.undeploy(uid, number(id)).map(|()| Answer::empty(204)),
         (&Method::POST, ["service", id, "action"]) => service_action(cloud, uid, number(id), &asked.body),
         (&Method::POST, ["service", id, "scale"]) => scale(cloud, uid, number(id), &asked.body),

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cloud::{Cloud, FlowError, Id, LcmState, Refused, ServiceState, Update, VmState};
@@ -19,12 +20,15 @@ pub struct Handle {
 }
 
 /// A role for tests that need a service and have no OneFlow client.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PlainRole {
     pub name: String,
     pub cardinality: i64,
+    #[serde(default)]
     pub parents: Vec<String>,
     /// Beside TOKEN, NETWORK and REPORT_READY, which are YES.
+    #[serde(default)]
     pub context: Vec<(String, String)>,
 }
 

@@ -3,7 +3,7 @@
 use crate::rpc::Value;
 
 /// Types behind the session: `i` integer, `s` text, `b` truth, `a` array; behind `|` those that may be left out.
-const METHODS: [(&str, &str); 67] = [
+const METHODS: [(&str, &str); 69] = [
     ("one.system.version", ""),
     ("one.system.config", ""),
     ("one.acl.info", ""),
@@ -68,6 +68,8 @@ const METHODS: [(&str, &str); 67] = [
     ("one.document.update", "is|i"),
     ("one.document.rename", "is"),
     ("one.document.delete", "i"),
+    ("one.document.chmod", "iiiiiiiiii"),
+    ("one.document.chown", "iii"),
     ("one.document.lock", "ii|b"),
     ("one.document.unlock", "i"),
     ("one.documentpool.info", "iiii"),

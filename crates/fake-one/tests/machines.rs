@@ -97,6 +97,27 @@ async fn a_program_that_ends_is_a_vm_that_is_off() {
 }
 
 #[tokio::test]
+async fn a_reboot_is_the_same_vm_with_a_new_program() {
+    let place = tempfile::tempdir().expect("a directory");
+    let script = "trap 'echo term >> $FAKE_ONE_VM_DIR/story; exit 0' TERM; echo start >> $FAKE_ONE_VM_DIR/story; \
+                  while :; do sleep 1000 & wait; done";
+    let fake = programs(script, place.path()).await;
+    let handle = fake.handle();
+    let vm = handle.create_vm("one", &[], &[]).expect("it is made");
+    let story = place.path().join(format!("vm-{vm}/story"));
+    let told = |wanted: &'static str| {
+        let story = story.clone();
+        move |_: &Cloud| std::fs::read_to_string(&story).is_ok_and(|text| text == wanted)
+    };
+    until(&handle, "RUNNING", is(vm, "RUNNING")).await;
+    until(&handle, "the start", told("start\n")).await;
+    handle.with(|cloud| cloud.act(vm, "reboot")).expect("it runs");
+    until(&handle, "the reboot", told("start\nterm\nstart\n")).await;
+    assert!(handle.with(|cloud| is(vm, "RUNNING")(cloud)));
+    fake.stop().await;
+}
+
+#[tokio::test]
 async fn agents_say_what_real_ones_would() {
     let fake = pretended().await;
     let handle = fake.handle();

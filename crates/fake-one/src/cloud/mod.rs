@@ -17,6 +17,7 @@ mod schema;
 mod service;
 mod service_actions;
 mod service_steps;
+mod service_update;
 mod states;
 mod vm;
 mod vm_actions;

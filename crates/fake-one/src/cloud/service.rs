@@ -146,7 +146,7 @@ impl Service {
 }
 
 impl Cloud {
-    fn modern(&self) -> bool {
+    pub(super) fn modern(&self) -> bool {
         !self.version.starts_with("6.") && !self.version.starts_with("5.")
     }
 

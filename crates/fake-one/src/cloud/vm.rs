@@ -116,11 +116,17 @@ impl Cloud {
             if self.vms[&id].state == VmState::Cloning && self.images_ready(id) {
                 self.turn(id, VmState::Pending, LcmState::Init);
                 self.after(id, self.pace.schedule_ms, Next::Deploy);
+            } else if self.vms[&id].state == VmState::Cloning && self.image_failed(id) {
+                self.turn(id, VmState::CloningFailure, LcmState::Init);
             } else if let Some((_, next)) = next.filter(|(at_ms, _)| *at_ms <= self.now_ms) {
                 self.vms.get_mut(&id).expect("it is there").next = None;
                 self.step(id, next);
             }
         }
+    }
+
+    fn image_failed(&self, id: Id) -> bool {
+        self.images.values().any(|image| image.vms.contains(&id) && image.state == ImageState::Error)
     }
 
     fn images_ready(&mut self, id: Id) -> bool {
