@@ -17,7 +17,7 @@ pub use client::{Applied, CallError, Client, Events, Expected};
 pub use event::Event;
 pub use federation::{Connection, FederationDetail, FederationSummary, Node, NodeCounts, Pool, State};
 pub use list::{MAX_PAGE, Page, USUAL_PAGE};
-pub use plan::{PlanReport, PlannedAction};
+pub use plan::{PlanReport, PlannedAction, SiteTemplate};
 pub use problem::{Detail, PROBLEM_JSON, Problem};
 pub use run::{
     AppDescription, Apps, Bundle, LogPart, NewRun, Run, RunState, Scalar, SettingDescription, Training, TrainingRounds,

@@ -19,8 +19,11 @@ pub struct PlanReport {
     pub promises_lost: Vec<String>,
     /// What was left out of the document, or may not mean what was meant.
     pub warnings: Vec<String>,
+    /// What drivers would send to their sites, as the sites take it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub templates: Vec<SiteTemplate>,
     pub status: Status,
-    /// All of it as people read it.
+    /// All of it as people read it, without the templates.
     pub text: String,
 }
 
@@ -33,4 +36,12 @@ pub struct PlannedAction {
     pub site: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SiteTemplate {
+    pub site: String,
+    /// What it describes.
+    pub title: String,
+    pub text: String,
 }

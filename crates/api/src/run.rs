@@ -49,6 +49,9 @@ pub struct Training {
     pub rounds_planned: u64,
     /// Of the last round, as `train_loss` and `evaluate_accuracy`.
     pub metrics: BTreeMap<String, f64>,
+    /// How long the last round took; absent: nobody knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_seconds: Option<f64>,
     /// Where the newest checkpoint is, on the SuperLink's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,

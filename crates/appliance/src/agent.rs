@@ -82,6 +82,8 @@ pub struct Agent {
     script_looked: Option<(Instant, bool)>,
     restarted: Option<String>,
     submitted_at: Option<Instant>,
+    /// When a SuperLink last answered as it answers nodes, and which start of it.
+    asked_fleet: Option<(Instant, Option<String>)>,
     seen: Seen,
     waiting: bool,
     publication: Publication,
@@ -141,6 +143,7 @@ impl Agent {
             script_looked: None,
             restarted: None,
             submitted_at: None,
+            asked_fleet: None,
             seen: Seen::default(),
             waiting: false,
             publication: Publication::default(),
@@ -233,7 +236,7 @@ impl Agent {
 }
 
 /// Whether the context, and what the controller has said, can be used; what is wrong is told at OneGate too. Nothing is started.
-pub async fn check(place: Place, sources: Sources) -> Result<(), Trouble> {
+pub async fn check(place: Place, sources: Sources) -> Result<Settings, Trouble> {
     let failed = |error: io::Error| Trouble::new(Code::PreflightFailed, error.to_string());
     let resolve = Resolve::GiveUp { limit: Duration::ZERO };
     let mut agent = Agent::new(place, sources, Supervisor::Direct(Direct::default()), resolve).map_err(failed)?;
@@ -242,7 +245,8 @@ pub async fn check(place: Place, sources: Sources) -> Result<(), Trouble> {
         // Where a running agent tells of the rest, this is all that is said from here.
         let _ = tokio::time::timeout(FAREWELL, agent.tell_trouble(trouble)).await;
     }
-    looked
+    looked?;
+    Ok(agent.settings.expect("a look that succeeds has read them"))
 }
 
 /// A key that no SuperLink knows: who asks with it is understood and refused.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use trellis_client::fleet::{Fleet, FleetError, FleetOptions};
 use trellis_client::{Error, ListNodes, NodeKey, Patience, Security, SuperLink, Target, Token, Trust, WhoAmI};
 use trellis_core::id::NodeId;
@@ -26,20 +27,31 @@ const ANNOUNCEMENT: &str = "SuperNode ID: ";
 /// A node that nobody has: who answers that it does not know it has understood the question.
 const NOBODY: NodeId = NodeId(2);
 
+/// How much a SuperLink is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// What a node asks first. Each time the SuperLink notes that it does not know the one who asks.
+    Fleet,
+    /// What people ask; and whether somebody listens for nodes.
+    Calls,
+}
+
 /// How the programs are. `key` is one that no SuperLink knows.
-pub async fn ask(probe: &Probe, key: &Arc<NodeKey>) -> Seen {
+pub async fn ask(probe: &Probe, depth: Depth, key: &Arc<NodeKey>) -> Seen {
     match probe {
         Probe::Nobody => Seen::default(),
         Probe::SuperLink { fleet, http, trust, calls } => {
             let Some(security) = security(trust.as_deref()) else { return Seen::default() };
-            if !serves(*fleet, *http, security.clone(), key).await {
-                return Seen::default();
-            }
-            let mut seen = Seen { serving: true, ..Seen::default() };
-            if let Some(calls) = calls {
-                runs(calls, security, &mut seen).await;
-            }
-            seen
+            let mut seen = Seen::default();
+            let answered = match calls {
+                Some(calls) => runs(calls, security.clone(), &mut seen).await,
+                None => false,
+            };
+            seen.serving = match depth {
+                Depth::Calls if answered => listens(*fleet).await,
+                _ => serves(*fleet, *http, security, key).await,
+            };
+            if seen.serving { seen } else { Seen::default() }
         }
         Probe::SuperNode { socket } => supernode::ask(socket).await.unwrap_or_default(),
         Probe::FlowerSuperNode { log } => {
@@ -81,9 +93,8 @@ async fn serves(address: SocketAddr, http: bool, security: Security, key: &Arc<N
     }
 }
 
-/// The SuperLink for calls of people.
-pub fn superlink(calls: &Calls, trust: Option<&Path>) -> Option<SuperLink> {
-    Some(caller(calls, security(trust)?))
+async fn listens(address: SocketAddr) -> bool {
+    tokio::time::timeout(CONNECT, TcpStream::connect(address)).await.is_ok_and(|opened| opened.is_ok())
 }
 
 fn caller(calls: &Calls, security: Security) -> SuperLink {
@@ -94,15 +105,18 @@ fn caller(calls: &Calls, security: Security) -> SuperLink {
     superlink.over(Probe::transport(calls.http))
 }
 
-async fn runs(calls: &Calls, security: Security, seen: &mut Seen) {
+/// What it does, and whether it answered at all.
+async fn runs(calls: &Calls, security: Security, seen: &mut Seen) -> bool {
     let superlink = caller(calls, security);
     // An official one knows none of our calls.
     let ours = match superlink.call(&WhoAmI {}).await {
         Ok(_) => true,
-        Err(Error::Refused { status, .. }) => status != 404,
+        Err(Error::Refused { status, .. }) => status != 404 && status != 503,
         Err(_) => false,
     };
-    if let Ok(runs) = superlink.list_runs(None).await {
+    let listed = superlink.list_runs(None).await;
+    let answered = ours || listed.is_ok();
+    if let Ok(runs) = listed {
         let is_over = |run: &trellis_wire::proto::Run| {
             !run.finished_at.is_empty() || run.status.as_ref().is_some_and(|status| status.status == "finished")
         };
@@ -114,6 +128,7 @@ async fn runs(calls: &Calls, security: Security, seen: &mut Seen) {
         let online = nodes.nodes.iter().filter(|node| node.status == "online").count();
         seen.nodes = u32::try_from(online).ok();
     }
+    answered
 }
 
 /// What the SuperLink called an official node last. A line that is still being written says nothing yet.
@@ -157,8 +172,10 @@ mod tests {
         let key = Arc::new(NodeKey::generate(&directory.path().join("key"), "probe").expect("a key"));
         let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
         let probe = Probe::SuperLink { fleet: free, http: false, trust: None, calls: None };
-        assert_eq!(ask(&probe, &key).await, Seen::default());
+        for depth in [Depth::Fleet, Depth::Calls] {
+            assert_eq!(ask(&probe, depth, &key).await, Seen::default());
+        }
         let lost = Probe::SuperNode { socket: directory.path().join("none.sock") };
-        assert_eq!(ask(&lost, &key).await, Seen::default());
+        assert_eq!(ask(&lost, Depth::Fleet, &key).await, Seen::default());
     }
 }

@@ -68,6 +68,8 @@ pub struct Program {
     pub log: Option<PathBuf>,
     /// It speaks to a daemon that only root may speak to.
     pub as_root: bool,
+    /// Where it is not installed, the rest works without it.
+    pub is_optional: bool,
 }
 
 /// Whom to ask whether the role works.
@@ -103,10 +105,22 @@ pub fn recipe(settings: &Settings, around: &Surroundings, place: &Place) -> Resu
         (RoleSettings::SuperLink(link), Runtime::Flower { .. }) => flower::superlink(common, link, place),
         (RoleSettings::SuperNode(node), Runtime::Flower { .. }) => flower::supernode(common, node, around, place)?,
     };
-    Ok(match common.runtime {
+    let mut recipe = match common.runtime {
         Runtime::Flower { by: by @ (FlowerBy::Docker | FlowerBy::Podman) } => containers::contain(recipe, by, common),
         Runtime::Trellis | Runtime::Flower { by: FlowerBy::Packages } => recipe,
-    })
+    };
+    if let RoleSettings::SuperNode(node) = &settings.role
+        && node.dcgm
+    {
+        recipe.programs.push(gpu_exporter());
+    }
+    Ok(recipe)
+}
+
+/// Numbers of NVIDIA's GPUs for Prometheus. It asks the driver, which root alone may.
+fn gpu_exporter() -> Program {
+    let exporter = Program::new("dcgm", "Exporter of GPU metrics", "/usr/bin/dcgm-exporter");
+    Program { as_root: true, is_optional: true, ..exporter.flag("--address", ":9400") }
 }
 
 /// Whose apps run.

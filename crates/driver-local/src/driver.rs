@@ -11,20 +11,19 @@ use futures_util::{StreamExt, stream};
 use rustix::fs::{FlockOperation, flock};
 use tokio::task::JoinSet;
 use trellis_plan::{
-    Action, Call, Capabilities, CoordinatorSpec, Desired, Driver, Observation, Offer, Order, Outcome, ResourceId, Seen,
-    Sighting, Spec, Verb,
+    Action, Call, Capabilities, CoordinatorSpec, Desired, Driver, Observation, Offer, Order, Orders, Outcome,
+    ResourceId, Seen, Sighting, Spec, Verb,
 };
 use trellis_spec::{Name, Persistence, Tls};
 
 use crate::home::Home;
 use crate::mark::{Marked, scan};
-use crate::orders::Orders;
 use crate::part::{Part, Running, State, blocking, write};
 use crate::process::Process;
 use crate::record::Record;
 use crate::sight::{sight, tell_idle};
-use crate::world::{Claim, Wake, World, now_ms, too_late};
-use crate::{disk, gpus, keeper, launch, tls};
+use crate::world::{Claim, Wake, World, now_ms};
+use crate::{disk, gpus, keeper, launch, orders, tls};
 
 /// Parts that are asked at the same time.
 const ASKED_AT_ONCE: usize = 64;
@@ -260,9 +259,8 @@ impl LocalDriver {
         }
         let orders = self.world.orders(&id.federation)?;
         let mut orders = orders.lock().await;
-        if action.order.fence < orders.fence {
-            let why = "another controller has taken over".to_owned();
-            return Ok(Outcome::Refused { why, retry: false });
+        if let Some(refused) = orders.taken_over(&action.order) {
+            return Ok(refused);
         }
         let mut latest = orders.clone();
         if latest.advance(action.order.fence) {
@@ -273,7 +271,7 @@ impl LocalDriver {
             drop(orders);
             return Ok(part.apply(&self.world.home, action).await);
         }
-        if let Some(refused) = orders.gone.get(id).and_then(|gone| too_late(&action.order, gone)) {
+        if let Some(refused) = orders.gone.get(id).and_then(|gone| action.order.too_late(gone)) {
             return Ok(refused);
         }
         match &action.verb {
@@ -297,7 +295,7 @@ impl LocalDriver {
             (orders.clone(), self.world.home.orders(federation), self.world.home.federation(federation));
         blocking(move || {
             disk::make_directory(&directory)?;
-            orders.write(&path)
+            orders::write(&orders, &path)
         })
         .await
     }

@@ -14,7 +14,7 @@ use crate::process::Ending;
 use crate::recipe::Probe;
 use crate::record::Record;
 use crate::world::{World, now_ms};
-use crate::{disk, ending, enrolment, tls};
+use crate::{disk, ending, enrolment, orders, tls};
 
 /// While something starts it is asked so often whether it works.
 const LOOK: Duration = Duration::from_millis(15);
@@ -135,7 +135,7 @@ async fn remove(world: &Arc<World>, part: &Part) -> io::Result<()> {
     let mut orders = orders.lock().await;
     orders.gone.insert(part.id.clone(), record.order);
     let (noted, path) = (orders.clone(), world.home.orders(&part.id.federation));
-    blocking(move || noted.write(&path)).await?;
+    blocking(move || orders::write(&noted, &path)).await?;
     let (cleared, id) = (Arc::clone(world), part.id.clone());
     blocking(move || clear(&cleared, &id)).await?;
     if world.is_last(&part.id) {

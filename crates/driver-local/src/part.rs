@@ -12,7 +12,7 @@ use crate::probe;
 use crate::process::Process;
 use crate::recipe::{Probe, Recipe};
 use crate::record::{Record, Wish};
-use crate::world::{now_ms, too_late};
+use crate::world::now_ms;
 
 pub struct Part {
     pub id: ResourceId,
@@ -128,7 +128,7 @@ impl Part {
         if state.gone {
             return refused("it has just gone");
         }
-        if let Some(refused) = too_late(&action.order, &state.record.order) {
+        if let Some(refused) = action.order.too_late(&state.record.order) {
             return refused;
         }
         let done = match &action.verb {

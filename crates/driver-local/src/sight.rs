@@ -97,6 +97,8 @@ fn facts(record: &Record, phase: Phase, since_ms: Millis, report: Report) -> Fac
         version: report.version.or(program),
         addresses: Addresses::default(),
         runs: report.runs,
+        round_ms: None,
+        waits_for: None,
         shard: spec.and_then(Spec::shard),
         node_id: report.node_id.or_else(|| record.node_id.clone()),
         since_ms,

@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use trellis_plan::{Millis, Order, Outcome, Part as Role, ResourceId, Spec};
+use trellis_plan::{Millis, Orders, Part as Role, ResourceId, Spec};
 use trellis_spec::{Gpu, GpuVendor, Name};
 
 use crate::home::Home;
-use crate::orders::Orders;
 use crate::part::Part;
 use crate::recipe::Ports;
-use crate::{gpus, ports};
+use crate::{gpus, orders, ports};
 
 pub type Wake = Arc<dyn Fn(&Name) + Send + Sync>;
 
@@ -96,7 +95,7 @@ impl World {
         if let Some(known) = all.get(federation) {
             return Ok(Arc::clone(known));
         }
-        let read = Arc::new(tokio::sync::Mutex::new(Orders::read(&self.home.orders(federation))?));
+        let read = Arc::new(tokio::sync::Mutex::new(orders::read(&self.home.orders(federation))?));
         all.insert(federation.clone(), Arc::clone(&read));
         Ok(read)
     }
@@ -112,11 +111,6 @@ fn gpu(spec: &Spec) -> Option<&Gpu> {
         Spec::Coordinator(_) => None,
         Spec::Node(spec) => spec.gpu.as_ref().filter(|gpu| gpu.vendor == GpuVendor::Nvidia),
     }
-}
-
-/// A later one was carried out already.
-pub fn too_late(order: &Order, latest: &Order) -> Option<Outcome> {
-    (order < latest).then(|| Outcome::Refused { why: "a later order was carried out already".to_owned(), retry: true })
 }
 
 pub fn now_ms() -> Millis {

@@ -37,6 +37,8 @@ pub const FL_TRAINING_ACTIVE: &str = "FL_TRAINING_ACTIVE";
 pub const FL_CLIENT_STATUS: &str = "FL_CLIENT_STATUS";
 pub const FL_ROUND_NUMBER: &str = "FL_ROUND_NUMBER";
 
+/// From the VM's template, where a driver made it: whose the VM is. Who finds it takes no part before it has an assignment.
+pub const TRELLIS_FEDERATION: &str = "TRELLIS_FEDERATION";
 /// Written by the driver: an [`Assignment`].
 pub const TRELLIS_ASSIGNMENT: &str = "TRELLIS_ASSIGNMENT";
 /// Written by the driver: which resource the VM is, `federation/site/node/pool-3`.

@@ -15,11 +15,12 @@ use trellis_spec::Name;
 use crate::Millis;
 use crate::action::{Action, Outcome};
 use crate::clock::Clock;
-use crate::driver::Driver;
+use crate::driver::{Driver, Rendering};
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::observed::{Observation, Observed};
-use crate::planner::{Planned, Wanted, plan};
+use crate::planner::{Planned, Wanted, blueprints, plan};
+use crate::resource::Desired;
 use crate::store::{Kept, Lease, Store, StoreError};
 
 #[derive(Debug, Clone)]
@@ -41,6 +42,16 @@ pub struct Settings {
     pub patience_ms: Millis,
     /// Actions under way at once.
     pub most_at_once: usize,
+    pub heard: Heard,
+}
+
+/// What was heard of the runs by others than drivers. A driver that knows better is believed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// How long the last round took, the longest of the runs at work.
+    pub round_ms: Option<Millis>,
+    /// How many nodes they wait for.
+    pub waits_for: Option<u32>,
 }
 
 impl Default for Settings {
@@ -55,6 +66,7 @@ impl Default for Settings {
             watch_ms: 1_000,
             patience_ms: 30_000,
             most_at_once: 16,
+            heard: Heard::default(),
         }
     }
 }
@@ -69,6 +81,19 @@ pub enum Pass {
     /// The store does not work; nothing was done.
     Failed { why: String },
 }
+
+/// What would be done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preview {
+    pub planned: Planned,
+    pub observed: Observed,
+    /// What drivers would send to their sites for all that is wanted.
+    pub renderings: Vec<(Name, Rendering)>,
+}
+
+/// Stands for the coordinator in what is shown before it was ever seen.
+const UNSEEN_COORDINATOR: &str = "address-of-the-coordinator";
+const USUAL_FLEET_PORT: u16 = 9092;
 
 pub struct Controller {
     pub drivers: BTreeMap<Name, Arc<dyn Driver>>,
@@ -101,10 +126,38 @@ impl Controller {
     }
 
     /// What it would decide for another document, or the same. Nothing is done, and nothing is kept.
-    pub async fn preview(&self, wanted: &Wanted, ledger: &Ledger) -> (Planned, Observed) {
+    pub async fn preview(&self, wanted: &Wanted, ledger: &Ledger) -> Preview {
         let observed = self.observe(wanted, ledger.applied.keys().map(|id| &id.site)).await;
         let planned = plan(wanted, &observed, &self.inventory(), ledger, self.clock.now_ms(), self.settings.seed);
-        (planned, observed)
+        let renderings = self.render(wanted, &observed, ledger);
+        Preview { planned, observed, renderings }
+    }
+
+    fn render(&self, wanted: &Wanted, observed: &Observed, ledger: &Ledger) -> Vec<(Name, Rendering)> {
+        let Wanted::Federation(federation) = wanted else { return Vec::new() };
+        let mut ledger = ledger.clone();
+        ledger.coordinator_address.get_or_insert_with(|| {
+            let port = federation.coordinator.endpoints.fleet.map_or(USUAL_FLEET_PORT, |port| port.get());
+            format!("{UNSEEN_COORDINATOR}:{port}")
+        });
+        let all = blueprints(federation, observed, &self.inventory(), &ledger, self.clock.now_ms());
+        let all: Vec<Desired> = all.into_values().collect();
+        let mut renderings = Vec::new();
+        for (site, of_site) in by_site(&all) {
+            let Some(driver) = self.drivers.get(site) else { continue };
+            let of_site: Vec<Desired> = of_site.into_iter().cloned().collect();
+            let rendered = driver.preview(&federation.name, site, &of_site);
+            renderings.extend(rendered.into_iter().map(|rendering| (site.clone(), rendering)));
+        }
+        renderings
+    }
+
+    /// Drivers hear what is wanted before anything is asked of them. One whose site has nothing hears that too.
+    fn tell_drivers(&self, federation: &Name, wanted: &[Desired]) {
+        let mut of_sites = by_site(wanted);
+        for (site, driver) in &self.drivers {
+            driver.hear(federation, site, &of_sites.remove(site).unwrap_or_default());
+        }
     }
 
     /// Lets the next controller begin without waiting for the end of this one's lease.
@@ -127,6 +180,9 @@ impl Controller {
         // Looking may have taken long: what follows must not outlast the lease.
         let lease = self.lease().await?;
         self.store.save(&lease, &planned.ledger, &planned.status).await?;
+        if let Wanted::Federation(federation) = &wanted {
+            self.tell_drivers(&federation.name, &planned.blueprints);
+        }
         let outcomes = self.apply_all(&planned.actions, &lease).await;
         let mut ledger = planned.ledger.clone();
         for (action, outcome) in planned.actions.iter().zip(&outcomes) {
@@ -170,7 +226,10 @@ impl Controller {
             return Observation::Unreachable { why };
         };
         match self.wait_for(driver.observe(federation, site)).await {
-            Some(observation) => observation,
+            Some(mut observation) => {
+                observation.take_in(self.settings.heard);
+                observation
+            }
             None => Observation::Unreachable { why: self.no_answer() },
         }
     }
@@ -231,4 +290,12 @@ impl Controller {
             Pass::Failed { .. } => latest_ms,
         }
     }
+}
+
+fn by_site(wanted: &[Desired]) -> BTreeMap<&Name, Vec<&Desired>> {
+    let mut of_sites: BTreeMap<&Name, Vec<&Desired>> = BTreeMap::new();
+    for desired in wanted {
+        of_sites.entry(&desired.id.site).or_default().push(desired);
+    }
+    of_sites
 }

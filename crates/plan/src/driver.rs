@@ -12,6 +12,7 @@ use trellis_spec::Name;
 use crate::action::{Action, Outcome};
 use crate::inventory::Capabilities;
 use crate::observed::Observation;
+use crate::resource::Desired;
 
 /// A call under way. Dropping it gives up waiting; what was asked may happen all the same.
 pub type Call<'a, T> = BoxFuture<'a, T>;
@@ -24,4 +25,20 @@ pub trait Driver: Send + Sync {
 
     /// Begins an action, and at best completes it. What takes long is `Started`.
     fn apply<'a>(&'a self, action: &'a Action) -> Call<'a, Outcome>;
+
+    /// Hears all that is wanted at a site, at each look and before anything is asked. What is in it beside generations, like
+    /// the rules of a pool, is the driver's to keep up with.
+    fn hear(&self, _federation: &Name, _site: &Name, _wanted: &[&Desired]) {}
+
+    /// What it would send to a site for these, as people read it. Nothing is done, and nothing is asked.
+    fn preview(&self, _federation: &Name, _site: &Name, _wanted: &[Desired]) -> Vec<Rendering> {
+        Vec::new()
+    }
+}
+
+/// Something that a driver would send: a template, as its site takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendering {
+    pub title: String,
+    pub text: String,
 }

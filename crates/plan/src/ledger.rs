@@ -33,6 +33,9 @@ pub struct Ledger {
     pub gpus: BTreeMap<Name, u32>,
     /// Of the last document: a federation that goes has none any more.
     pub drain_timeout_ms: Millis,
+    /// Of each site's gateway: its number in the tunnel.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gateways: BTreeMap<Name, u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +85,7 @@ impl Default for Ledger {
             coordinator_address: None,
             gpus: BTreeMap::new(),
             drain_timeout_ms: 0,
+            gateways: BTreeMap::new(),
         }
     }
 }

@@ -13,6 +13,7 @@ mod driver;
 mod inventory;
 mod ledger;
 mod observed;
+mod orders;
 mod planner;
 mod report;
 mod resource;
@@ -25,14 +26,18 @@ mod text;
 
 pub use action::{Action, Order, Outcome, Verb};
 pub use clock::Clock;
-pub use controller::{Controller, Pass, Settings};
-pub use driver::{Call, Driver};
+pub use controller::{Controller, Heard, Pass, Preview, Settings};
+pub use driver::{Call, Driver, Rendering};
 pub use inventory::{Capabilities, Inventory};
 pub use ledger::{Applied, LEDGER_VERSION, Ledger, PoolMemory, Tries};
 pub use observed::{Addresses, Facts, Observation, Observed, Offer, Phase, Seen, Sighting};
+pub use orders::Orders;
 pub use planner::{Planned, Wanted, blueprints, plan};
 pub use report::{Weight, Why};
-pub use resource::{CoordinatorSpec, Desired, Generation, NodeKey, NodeSpec, Part, ResourceId, Spec};
+pub use resource::{
+    CoordinatorSpec, Desired, Generation, Keepalive, NodeKey, NodeSpec, Part, PoolRules, ResourceId, Spec, Tunnel,
+    TunnelPeer,
+};
 pub use shards::ShardTable;
 pub use status::{Condition, CoordinatorStatus, NodeStatus, PoolStatus, SiteStatus, Status};
 pub use store::{Kept, Lease, Store, StoreError};

@@ -6,10 +6,13 @@ use serde::{Deserialize, Serialize};
 use trellis_spec::Name;
 
 use crate::Millis;
-use crate::resource::{Generation, ResourceId};
+use crate::controller::Heard;
+use crate::resource::{Generation, Part, ResourceId};
 
 /// One resource, as it was seen.
 #[derive(Debug, Clone, PartialEq)]
+// Nearly all are there: a box would be one more step to each.
+#[allow(clippy::large_enum_variant)]
 pub enum Sighting {
     Absent,
     Unknown {
@@ -33,6 +36,10 @@ pub struct Facts {
     pub addresses: Addresses,
     /// The coordinator: how many runs are at work.
     pub runs: Option<u32>,
+    /// The coordinator: how long the last round took of the runs that are at work, the longest of them.
+    pub round_ms: Option<Millis>,
+    /// The coordinator: how many nodes its runs wait for, the most of them; `None`: none waits, or nobody could say.
+    pub waits_for: Option<u32>,
     /// A node: the shard that it was started with.
     pub shard: Option<u32>,
     /// A node: what the SuperLink calls it.
@@ -108,6 +115,14 @@ impl Observed {
         }
     }
 
+    /// How many nodes a site decided that a pool has.
+    pub fn size(&self, site: &Name, pool: &Name) -> Option<u32> {
+        match self.sites.get(site) {
+            Some(Observation::Seen(seen)) => seen.sizes.get(pool).copied(),
+            _ => None,
+        }
+    }
+
     pub fn offer(&self, site: &Name) -> Offer {
         match self.sites.get(site) {
             Some(Observation::Seen(seen)) => seen.offer,
@@ -122,6 +137,21 @@ impl Observed {
             Observation::Unreachable { .. } => None,
         });
         seen.flat_map(|seen| seen.resources.keys())
+    }
+}
+
+impl Observation {
+    /// Adds what was heard of the runs where the driver could not say.
+    pub(crate) fn take_in(&mut self, heard: Heard) {
+        let Observation::Seen(seen) = self else { return };
+        for (id, sighting) in &mut seen.resources {
+            if let Sighting::Present { facts, .. } = sighting
+                && id.part == Part::Coordinator
+            {
+                facts.round_ms = facts.round_ms.or(heard.round_ms);
+                facts.waits_for = facts.waits_for.or(heard.waits_for);
+            }
+        }
     }
 }
 

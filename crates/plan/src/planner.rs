@@ -9,6 +9,7 @@ mod coordinator;
 mod crowd;
 mod drain;
 mod leaving;
+mod links;
 mod missing;
 mod numbering;
 mod pace;
@@ -55,6 +56,8 @@ pub struct Planned {
     pub ledger: Ledger,
     /// When time alone will change the plan.
     pub wake_ms: Option<Millis>,
+    /// All that is wanted, as far as it is known what it is to be.
+    pub blueprints: Vec<Desired>,
 }
 
 /// What one step would do, and why it does not do more.
@@ -90,11 +93,11 @@ pub fn blueprints(
 ) -> BTreeMap<ResourceId, Desired> {
     let mut ledger = ledger.clone();
     let known = sight::known(&federation.name, observed, &mut ledger, now_ms);
-    let (counts, _) = scaling::counts(federation, &known, &mut ledger, now_ms);
+    let (counts, _) = scaling::counts(federation, observed, &known, &mut ledger, now_ms);
     let (numbered, _) = numbering::number(federation, &counts, &known, &mut ledger);
+    links::number_gateways(federation, &known, &mut ledger);
     let (view, _) = view::draw(federation, inventory, observed, known, numbered, &ledger, now_ms);
-    let nodes = view.nodes.into_iter().filter_map(|node| node.desired);
-    nodes.chain([view.coordinator.desired]).map(|desired| (desired.id.clone(), desired)).collect()
+    view.into_blueprints().into_iter().map(|desired| (desired.id.clone(), desired)).collect()
 }
 
 fn keep(
@@ -109,8 +112,9 @@ fn keep(
     let mut step = Step::default();
     ledger.drain_timeout_ms = pace::millis(federation.upgrade.drain_timeout);
     let known = sight::known(&federation.name, observed, &mut ledger, now_ms);
-    let counts = step.then(scaling::counts(federation, &known, &mut ledger, now_ms));
+    let counts = step.then(scaling::counts(federation, observed, &known, &mut ledger, now_ms));
     let numbered = step.then(numbering::number(federation, &counts, &known, &mut ledger));
+    links::number_gateways(federation, &known, &mut ledger);
     let view = step.then(view::draw(federation, inventory, observed, known, numbered, &ledger, now_ms));
     sight::tidy(&view, &mut ledger);
 
@@ -125,7 +129,7 @@ fn keep(
 
     let admitted = pace::admit(step, &mut ledger, now_ms, seed);
     let status = tell::status(&view, &admitted, &ledger);
-    admitted.into_planned(status, ledger)
+    admitted.into_planned(status, ledger, view.into_blueprints())
 }
 
 fn remove(
@@ -142,7 +146,7 @@ fn remove(
     step.join(sight::tell(known.keys().map(|id| &id.site), observed));
     let admitted = pace::admit(step, &mut ledger, now_ms, seed);
     let status = tell::status_of_removal(name, &known, observed, &admitted, now_ms);
-    admitted.into_planned(status, ledger)
+    admitted.into_planned(status, ledger, Vec::new())
 }
 
 impl Step {
@@ -172,7 +176,7 @@ impl Step {
         found
     }
 
-    fn into_planned(mut self, status: Status, mut ledger: Ledger) -> Planned {
+    fn into_planned(mut self, status: Status, mut ledger: Ledger, blueprints: Vec<Desired>) -> Planned {
         self.report.sort();
         self.report.dedup();
         let mut actions = Vec::with_capacity(self.verbs.len());
@@ -180,6 +184,6 @@ impl Step {
             ledger.serial += 1;
             actions.push(Action { order: Order { fence: 0, serial: ledger.serial }, verb });
         }
-        Planned { actions, report: self.report, status, ledger, wake_ms: self.wake_ms }
+        Planned { actions, report: self.report, status, ledger, wake_ms: self.wake_ms, blueprints }
     }
 }

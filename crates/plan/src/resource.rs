@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use trellis_spec::{
-    ConfigValue, Containers, Endpoints, Framework, Gpu, Isolation, Name, Persistence, Resources, Runtime, Tls,
+    ConfigValue, Containers, Endpoints, Framework, Gpu, Isolation, Name, Persistence, Resources, Runtime, SiteRule, Tls,
 };
 
 /// Who a node is, for ever: its place in its pool. Its machine may be replaced, its site may change.
@@ -138,6 +138,19 @@ pub struct NodeSpec {
     pub tunnel: Option<Tunnel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keepalive: Option<Keepalive>,
+    /// Where the site decides how many there are. Another rule is not another thing to run: drivers hear of it by
+    /// [`crate::Driver::hear`], and it is no part of the generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<PoolRules>,
+}
+
+/// How a site decides how many nodes a pool has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PoolRules {
+    pub min: u32,
+    pub max: u32,
+    pub cooldown_s: u32,
+    pub rules: Vec<SiteRule>,
 }
 
 impl Desired {
@@ -159,7 +172,12 @@ impl Spec {
 impl Generation {
     /// FNV-1a over the canonical JSON: fields in the order of their declaration, maps by key.
     pub fn of(spec: &Spec) -> Generation {
-        let text = serde_json::to_vec(spec).expect("a spec has only text keys, so it always has a JSON form");
+        let without_rules = match spec {
+            Spec::Node(node) if node.rules.is_some() => Some(Spec::Node(NodeSpec { rules: None, ..node.clone() })),
+            Spec::Node(_) | Spec::Coordinator(_) => None,
+        };
+        let text = serde_json::to_vec(without_rules.as_ref().unwrap_or(spec))
+            .expect("a spec has only text keys, so it always has a JSON form");
         let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         Generation(text.iter().fold(0xcbf2_9ce4_8422_2325, fold))
     }

@@ -18,4 +18,4 @@ pub use faults::Faults;
 pub use machine::Machine;
 pub use store::SimulatedStore;
 pub use time::{Stage, VirtualClock, block_on};
-pub use world::{SiteState, World};
+pub use world::{SiteState, Training, World};

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use trellis_plan::simulated::{SimulatedDriver, SimulatedStore, Stage, VirtualClock, World, block_on};
 use trellis_plan::{
-    Action, Call, Capabilities, Clock, Controller, Driver, Observation, Outcome, Pass, Settings, Wanted,
+    Action, Call, Capabilities, Clock, Controller, Desired, Driver, Heard, Ledger, Observation, Outcome, Pass,
+    Rendering, Settings, Spec, Wanted,
 };
-use trellis_spec::{Federation, Name};
+use trellis_spec::{Federation, Name, Scaling, ScalingPolicy};
 
 const START_MS: u64 = 1_000_000;
 /// More than anything here takes.
@@ -32,6 +34,39 @@ impl Driver for Silent {
 
     fn apply<'a>(&'a self, _: &'a Action) -> Call<'a, Outcome> {
         Box::pin(pending())
+    }
+}
+
+/// It listens, and shows what it would send.
+struct Listening {
+    inner: Arc<dyn Driver>,
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Driver for Listening {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn observe<'a>(&'a self, federation: &'a Name, site: &'a Name) -> Call<'a, Observation> {
+        self.inner.observe(federation, site)
+    }
+
+    fn apply<'a>(&'a self, action: &'a Action) -> Call<'a, Outcome> {
+        self.inner.apply(action)
+    }
+
+    fn hear(&self, federation: &Name, site: &Name, wanted: &[&Desired]) {
+        let names: Vec<String> = wanted.iter().map(|desired| desired.id.part.name()).collect();
+        self.heard.lock().expect("a list").push(format!("{federation} at {site}: {}", names.join(" ")));
+    }
+
+    fn preview(&self, _: &Name, site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
+        let line = |desired: &Desired| match &desired.spec {
+            Spec::Coordinator(_) => "coordinator\n".to_owned(),
+            Spec::Node(node) => format!("{} calls {}\n", desired.id.part.name(), node.coordinator),
+        };
+        vec![Rendering { title: format!("all of {site}"), text: wanted.iter().map(line).collect() }]
     }
 }
 
@@ -171,4 +206,46 @@ fn it_may_run_on_any_thread() {
     is_send(&controller.pass());
     is_send(&controller.run(|_| ()));
     is_send(&controller.hand_over());
+}
+
+#[test]
+fn a_driver_hears_what_is_wanted_before_it_is_asked_and_shows_what_it_would_send() {
+    let mut bench = Bench::new();
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    for driver in bench.drivers.values_mut() {
+        *driver = Arc::new(Listening { inner: Arc::clone(driver), heard: Arc::clone(&heard) });
+    }
+    let wanted = Wanted::Federation(Arc::new(bench.federation.clone()));
+    let preview = block_on(&bench.clock, bench.controller("one").preview(&wanted, &Ledger::default()));
+    let [(site, rendering)] = &preview.renderings[..] else { panic!("{:?}", preview.renderings) };
+    assert_eq!((site.as_str(), rendering.title.as_str()), ("lab", "all of lab"));
+    // Also what cannot be made yet is shown.
+    let expected =
+        "coordinator\nclinic-0 calls address-of-the-coordinator:9092\nclinic-1 calls address-of-the-coordinator:9092\n";
+    assert_eq!(rendering.text, expected);
+    assert_eq!(*heard.lock().expect("a list"), Vec::<String>::new(), "nothing is told where nothing is done");
+
+    let mut stage = Stage::new(Arc::clone(&bench.clock));
+    run(&mut stage, bench.controller("one"));
+    stage.run_until(START_MS + LONG_MS);
+    let heard = heard.lock().expect("a list");
+    assert_eq!(heard.first().map(String::as_str), Some("demo at lab: coordinator"));
+    assert_eq!(heard.last().map(String::as_str), Some("demo at lab: coordinator clinic-0 clinic-1"));
+}
+
+#[test]
+fn what_was_heard_of_rounds_counts_where_the_driver_cannot_say() {
+    let mut bench = Bench::new();
+    bench.want(|federation| {
+        let policy = ScalingPolicy::RoundTime { longest: Duration::from_secs(10) };
+        federation.pools[0].scaling =
+            Some(Scaling { min: 1, max: 3, policy, cooldown: Duration::ZERO, rules: Vec::new() });
+    });
+    bench.world.lock().expect("the world").training.runs = Some(1);
+    let mut controller = bench.controller("one");
+    controller.settings.heard = Heard { round_ms: Some(11_000), waits_for: None };
+    let mut stage = Stage::new(Arc::clone(&bench.clock));
+    run(&mut stage, controller);
+    stage.run_until(START_MS + 2 * LONG_MS);
+    assert_eq!(bench.there(), ["coordinator", "clinic-0", "clinic-1", "clinic-2"]);
 }

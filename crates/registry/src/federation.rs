@@ -7,6 +7,7 @@ use trellis_plan::{Status, Wanted};
 use trellis_spec::{Federation, Name, to_yaml};
 
 use crate::error::RegistryError;
+use crate::site;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -118,6 +119,7 @@ pub fn put(
         return Err(RegistryError::Conflict { expected, found });
     }
     let revision = found + 1;
+    let before = kept.as_ref().map(|kept| site::read(&federation.name, &kept.document)).unwrap_or_default();
     let put = match kept {
         Some(kept) if kept.document == document => return Ok(Put::Unchanged { revision: found }),
         Some(_) => Put::Changed { revision },
@@ -128,6 +130,8 @@ pub fn put(
          ON CONFLICT (name) DO UPDATE SET document = ?2, revision = ?3, changed_ms = ?4",
         params![name, document, revision as i64, now_ms as i64],
     )?;
+    site::keep(&tx, &federation.name, &before)?;
+    site::keep(&tx, &federation.name, &federation.sites)?;
     tx.commit()?;
     Ok(put)
 }
@@ -144,6 +148,7 @@ pub fn forget(connection: &mut Connection, name: &Name) -> Result<(), RegistryEr
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let forgotten = tx.execute("DELETE FROM federation WHERE name = ?1 AND leaving = 1", [name.as_str()])?;
     if forgotten > 0 {
+        tx.execute("DELETE FROM site WHERE federation = ?1", [name.as_str()])?;
         // The next one of this name counts its actions anew: with the same fence drivers would take them for old ones.
         tx.execute("UPDATE lease SET holder = NULL WHERE name = ?1", [name.as_str()])?;
     }

@@ -6,16 +6,18 @@ mod answer;
 mod database;
 mod error;
 mod federation;
+mod site;
 mod store;
 #[cfg(test)]
 mod tests;
 mod token;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use trellis_plan::Store;
-use trellis_spec::{Federation, Name};
+use trellis_spec::{Federation, Name, Site};
 
 use database::Database;
 pub use error::RegistryError;
@@ -63,6 +65,12 @@ impl Registry {
     pub async fn forget(&self, name: &Name) -> Result<(), RegistryError> {
         let name = name.clone();
         self.database.with(move |connection| federation::forget(connection, &name)).await
+    }
+
+    /// Every site that a document of the federation ever named, as the last of them had it.
+    pub async fn sites(&self, name: &Name) -> Result<BTreeMap<Name, Site>, RegistryError> {
+        let name = name.clone();
+        self.database.with(move |connection| site::all(connection, &name)).await
     }
 
     /// The store port for one federation.

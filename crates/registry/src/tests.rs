@@ -169,3 +169,55 @@ async fn one_that_cannot_be_read_does_not_stop_the_others() {
     assert_eq!(names, [name("good")]);
     assert_eq!(registry.put(&federation("bad", 3), None, 2).await.unwrap(), Put::Changed { revision: 2 });
 }
+
+#[tokio::test]
+async fn a_site_that_left_the_document_keeps_its_driver() {
+    let document = |sites: &str| {
+        let text = format!(
+            "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {{name: fed}}\n\
+             spec: {{nodes: 1, sites: [{sites}]}}\n"
+        );
+        trellis_spec::read(&text, "test").unwrap_or_else(|problems| panic!("{problems}")).remove(0)
+    };
+    let cloud = |zone: u32| {
+        format!(
+            "{{name: cloud, opennebula: {{endpoint: 'https://one.example.org/RPC2', network: private, zone: {zone}}}}}"
+        )
+    };
+    let (directory, registry) = open().await;
+    let first = document(&format!("{{name: lab}}, {}", cloud(1)));
+    let second = document(&format!("{}, {{name: edge, local: {{containers: podman}}}}", cloud(2)));
+    registry.put(&first, None, 1).await.unwrap();
+    // As a registry of the version before has it.
+    let other = rusqlite::Connection::open(directory.path().join("registry.db")).unwrap();
+    other.execute("DELETE FROM site", []).unwrap();
+    assert_eq!(registry.sites(&name("fed")).await.unwrap().len(), 2, "those of the document are known anyway");
+    registry.put(&second, None, 2).await.unwrap();
+
+    drop(registry);
+    let registry = Registry::open(directory.path()).unwrap();
+    let sites = registry.sites(&name("fed")).await.unwrap();
+    let known: Vec<&str> = sites.keys().map(Name::as_str).collect();
+    assert_eq!(known, ["cloud", "edge", "lab"]);
+    assert_eq!((&sites[&name("lab")], &sites[&name("cloud")]), (&first.sites[0], &second.sites[0]));
+    registry.leave(&name("fed"), 3).await.unwrap();
+    assert_eq!(registry.sites(&name("fed")).await.unwrap().len(), 3, "they are needed until nothing is left");
+    registry.forget(&name("fed")).await.unwrap();
+    assert_eq!(registry.sites(&name("fed")).await.unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn a_registry_of_the_first_version_is_carried_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("registry.db");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(include_str!("schema-v1.sql")).unwrap();
+    old.execute_batch("PRAGMA application_id = 0x54524c52; PRAGMA user_version = 1").unwrap();
+    let document = trellis_spec::to_yaml(&federation("fed", 2));
+    old.execute("INSERT INTO federation (name, document, revision, changed_ms) VALUES ('fed', ?1, 1, 1)", [document])
+        .unwrap();
+    drop(old);
+    let registry = Registry::open(directory.path()).unwrap();
+    assert_eq!(registry.federation(&name("fed")).await.unwrap().unwrap().revision, 1);
+    assert_eq!(registry.sites(&name("fed")).await.unwrap().len(), 1);
+}

@@ -1,8 +1,11 @@
 //! The document `trellis.dev/v1` of kind Federation: its fields, and how it becomes a checked [`Federation`].
 
+mod between;
 mod check;
 mod coordinator;
+mod link;
 mod pool;
+mod scaling;
 mod security;
 mod site;
 mod training;
@@ -14,8 +17,10 @@ use crate::kind::{Unavailable, duration, flag, name, one_of, unavailable, whole}
 use crate::object::Object;
 use crate::runtime::runtime;
 
+pub use between::USUAL_SUBNET;
 pub(crate) use coordinator::{CoordinatorDraft, Fit, ISOLATIONS, MEDIA, Medium, image};
-pub(crate) use pool::{FRAMEWORKS, POLICIES, PolicyKind, PoolDraft, VENDORS, plain_pool};
+pub(crate) use pool::{FRAMEWORKS, PoolDraft, VENDORS, plain_pool};
+pub(crate) use scaling::{POLICIES, PolicyKind, show_change};
 pub(crate) use security::{Mode, TLS_MODES};
 pub(crate) use site::{CONTAINERS, SiteDraft};
 pub use training::STRATEGIES;
@@ -48,7 +53,13 @@ pub(crate) fn only_pool() -> Name {
 /// The site of those who name none.
 fn only_site() -> Site {
     let name = Name::new("local").expect("it is a name");
-    Site { name, driver: Driver::Local { containers: Containers::No }, max_nodes: None, link: Link::Direct }
+    Site {
+        name,
+        driver: Driver::Local { containers: Containers::No },
+        max_nodes: None,
+        link: Link::Direct,
+        idle_timeout: None,
+    }
 }
 
 /// What is read, before its parts are fitted together.

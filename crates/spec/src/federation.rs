@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::expression::Expression;
+use crate::schedule::Schedule;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Federation {
     pub name: Name,
@@ -139,7 +142,7 @@ pub enum Tls {
     Off,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     pub name: Name,
     pub driver: Driver,
@@ -147,10 +150,12 @@ pub struct Site {
     pub max_nodes: Option<u32>,
     /// How the site and the coordinator's reach each other.
     pub link: Link,
+    /// Firewalls on the way forget a connection that is silent so long; `None`: there are none.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// What makes things exist at a site.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Driver {
     Local { containers: Containers },
     OpenNebula(OneSite),
@@ -198,7 +203,10 @@ pub struct WireGuardLink {
     /// Networks of the site that others reach through the tunnel.
     pub networks: Vec<String>,
     pub mtu: u16,
+    /// 0: none are sent.
     pub keepalive_s: u16,
+    /// Addresses of the gateways in the tunnel. Only the coordinator's site says so.
+    pub subnet: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,16 +285,62 @@ pub struct Scaling {
     pub policy: ScalingPolicy,
     /// After a change of the count, the next one waits so long.
     pub cooldown: Duration,
+    /// The count follows them; with policy `Manual` only. Those on metrics are at OpenNebula sites only.
+    pub rules: Vec<SiteRule>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScalingPolicy {
-    /// The count that the user sets, within bounds.
+    /// The count that the user sets, within bounds; or what the rules make of it.
     Manual,
     /// So many nodes for each run that is at work.
     PerRun { nodes: u32 },
     /// Idle nodes go after so long.
     Idle { after: Duration },
+    /// One more while rounds take longer than that.
+    RoundTime { longest: Duration },
+    /// As many as runs wait for.
+    Waiting,
+}
+
+/// A rule that needs no knowledge of training: OpenNebula sites run it themselves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SiteRule {
+    Metric(MetricRule),
+    /// From then on so many, until the next one is due.
+    Schedule {
+        at: Schedule,
+        count: u32,
+    },
+}
+
+/// A change after something was true of the pool's machines for so many periods in a row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricRule {
+    /// Of the average over the machines.
+    pub when: Expression,
+    pub period_s: u32,
+    pub periods: u32,
+    pub change: Change,
+    /// `None`: that of the pool.
+    pub cooldown_s: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    By(i32),
+    Percent(i32),
+    To(u32),
+}
+
+impl Pool {
+    /// The site itself decides how many there are: it has rules, and can run them.
+    pub fn is_sized_by(&self, site: &Site) -> bool {
+        let has_rules = self.scaling.as_ref().is_some_and(|scaling| !scaling.rules.is_empty());
+        has_rules && matches!(site.driver, Driver::OpenNebula(_))
+    }
 }
 
 /// Settings of runs that do not say otherwise. Keys and values of the run config.

@@ -4,7 +4,9 @@
 //! range. Nothing here knows what exists, or how to make it.
 
 mod amount;
+mod cidr;
 mod document;
+mod expression;
 mod federation;
 mod kind;
 mod node_config;
@@ -15,15 +17,19 @@ mod promises;
 mod read;
 mod reference;
 mod runtime;
+mod schedule;
 mod schema;
 mod tree;
 mod write;
 
-pub use document::STRATEGIES;
+pub use cidr::Cidr;
+pub use document::{STRATEGIES, USUAL_SUBNET};
+pub use expression::Expression;
 pub use federation::*;
 pub use node_config::{ConfigValue, render_node_config};
 pub use problem::{Mark, Problem, Problems};
 pub use read::{Reading, read, read_with_warnings};
 pub use reference::reference;
+pub use schedule::Schedule;
 pub use schema::schema;
 pub use write::to_yaml;

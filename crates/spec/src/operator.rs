@@ -76,9 +76,16 @@ fn read(object: &mut Object<'_>, driver: Driver) -> Spec {
         coordinator: link,
         security: Security { tls: if insecure { Tls::Off } else { Tls::Auto }, node_auth: false },
         sites: vec![SiteDraft {
-            site: Some(Site { name: site_name.clone(), driver, max_nodes: None, link: Link::Direct }),
+            site: Some(Site {
+                name: site_name.clone(),
+                driver,
+                max_nodes: None,
+                link: Link::Direct,
+                idle_timeout: None,
+            }),
             name: Some(site_name),
             name_at: here.clone(),
+            link_at: here.clone(),
         }],
         pools,
         training: TrainingDraft { training: Training::default(), places: BTreeMap::new(), partitions_at: here },
@@ -173,5 +180,5 @@ fn read_pool(object: &mut Object<'_>, mode: Option<Mode>, common: &Settings) -> 
     };
     let (name_at, place) = (object.at("name"), object.place().clone());
     let fit = Fit { image: Some(place.clone()), framework: None, python: None };
-    PoolDraft { name, name_at, site: None, site_at: place, fit, pool }
+    PoolDraft { name, name_at, site: None, site_at: place.clone(), fit, scaling_at: place, pool }
 }

@@ -11,11 +11,11 @@ use serde_json::json;
 use crate::amount::{show_bytes, show_cpu, show_duration};
 use crate::document::{
     API_VERSION, CONTAINERS, FRAMEWORKS, ISOLATIONS, KIND, MEDIA, Medium, Mode, POLICIES, PolicyKind, TLS_MODES,
-    VENDORS,
+    VENDORS, show_change,
 };
 use crate::federation::{
-    ConfigTemplate, Coordinator, Driver, Endpoints, Federation, Gpu, Persistence, Pool, Resources, Scaling,
-    ScalingPolicy, Security, Site, Tls,
+    Change, ConfigTemplate, Coordinator, Driver, Endpoints, Federation, Gpu, Link, OneSite, Persistence, Pool,
+    Resources, Scaling, ScalingPolicy, Security, Site, SiteRule, Tls, WireGuardLink,
 };
 use crate::kind::choice_name;
 use yaml::{Map, Out, emit};
@@ -46,15 +46,47 @@ fn site(site: &Site) -> Out {
         Driver::Local { containers } => {
             map.put("local", Map::new().put("containers", choice_name(&CONTAINERS, containers)))
         }
-        Driver::OpenNebula(one) => {
-            map.put("opennebula", Map::new().put("endpoint", one.endpoint.as_str()).maybe("zone", one.zone.as_deref()))
-        }
+        Driver::OpenNebula(one) => map.put("opennebula", opennebula(one)),
         Driver::Kubernetes { context, namespace } => {
             let fields = Map::new().maybe("context", context.as_deref()).put("namespace", namespace.as_str());
             map.put("kubernetes", fields)
         }
     };
-    map.into()
+    map.maybe("link", link(site)).into()
+}
+
+fn opennebula(one: &OneSite) -> Map {
+    let images = Map::new()
+        .maybe("superlink", one.images.superlink.as_deref())
+        .maybe("supernode", one.images.supernode.as_deref());
+    Map::new()
+        .put("endpoint", one.endpoint.as_str())
+        .maybe("flow", one.flow.as_deref())
+        .maybe("zone", one.zone.as_deref())
+        .maybe("authFile", one.auth_file.as_deref().map(path))
+        .put("network", one.network.as_str())
+        .maybe("datastore", one.datastore.as_deref())
+        .put("images", images)
+}
+
+/// `None`: there is nothing to say about it.
+fn link(site: &Site) -> Option<Map> {
+    let idle = site.idle_timeout.map(|idle| Out::Amount(show_duration(idle)));
+    match &site.link {
+        Link::Direct => idle.map(|idle| Map::new().put("idleTimeout", idle)),
+        Link::WireGuard(tunnel) => Some(Map::new().put("wireguard", wireguard(tunnel)).maybe("idleTimeout", idle)),
+    }
+}
+
+fn wireguard(tunnel: &WireGuardLink) -> Map {
+    let keepalive = std::time::Duration::from_secs(tunnel.keepalive_s.into());
+    Map::new()
+        .maybe("endpoint", tunnel.endpoint.as_deref())
+        .put("listenPort", u32::from(tunnel.listen_port))
+        .put("networks", arguments(&tunnel.networks))
+        .put("mtu", u32::from(tunnel.mtu))
+        .put("keepalive", Out::Amount(show_duration(keepalive)))
+        .maybe("subnet", tunnel.subnet.as_deref())
 }
 
 fn coordinator(coordinator: &Coordinator, sites: &[Site]) -> Map {
@@ -118,8 +150,34 @@ fn scaling(scaling: &Scaling) -> Map {
         ScalingPolicy::Idle { after } => {
             policy(map, PolicyKind::Idle).put("idleAfter", Out::Amount(show_duration(after)))
         }
+        ScalingPolicy::RoundTime { longest } => {
+            policy(map, PolicyKind::RoundTime).put("longestRound", Out::Amount(show_duration(longest)))
+        }
+        ScalingPolicy::Waiting => policy(map, PolicyKind::Waiting),
     };
-    map.put("cooldown", Out::Amount(show_duration(scaling.cooldown)))
+    let map = map.put("cooldown", Out::Amount(show_duration(scaling.cooldown)));
+    if scaling.rules.is_empty() { map } else { map.put("policies", Out::list(&scaling.rules, rule)) }
+}
+
+fn rule(rule: &SiteRule) -> Out {
+    let seconds = |seconds: u32| Out::Amount(show_duration(std::time::Duration::from_secs(seconds.into())));
+    match rule {
+        SiteRule::Schedule { at, count } => Map::new().put("schedule", at.to_string()).put("count", *count).into(),
+        SiteRule::Metric(rule) => {
+            let count = match rule.change {
+                Change::To(count) => Some(count),
+                Change::By(_) | Change::Percent(_) => None,
+            };
+            Map::new()
+                .put("when", rule.when.as_str())
+                .put("period", seconds(rule.period_s))
+                .put("periods", rule.periods)
+                .maybe("change", show_change(rule.change))
+                .maybe("count", count)
+                .maybe("cooldown", rule.cooldown_s.map(seconds))
+                .into()
+        }
+    }
 }
 
 fn gpu(gpu: &Gpu) -> Map {

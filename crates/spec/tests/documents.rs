@@ -64,11 +64,50 @@ fn the_reference_is_published_as_it_is() {
 /// What the documentation shows can be read as it is shown.
 #[test]
 fn documents_in_the_documentation_are_read() {
-    let text = std::fs::read_to_string(root().join("docs/federation.md")).unwrap();
-    let shown: Vec<&str> = text.split("```yaml\n").skip(1).map(|after| after.split("```").next().unwrap()).collect();
-    assert!(!shown.is_empty());
-    for document in shown.into_iter().filter(|document| document.contains("apiVersion")) {
-        read(document, "federation.md").unwrap_or_else(|problems| panic!("{problems}\n{document}"));
+    for page in ["federation.md", "multi-site.md"] {
+        let text = std::fs::read_to_string(root().join("docs").join(page)).unwrap();
+        let shown = text.split("```yaml\n").skip(1).map(|after| after.split("```").next().unwrap());
+        let whole: Vec<&str> = shown.filter(|document| document.contains("apiVersion")).collect();
+        assert!(!whole.is_empty(), "{page}");
+        for document in whole {
+            read(document, page).unwrap_or_else(|problems| panic!("{problems}\n{document}"));
+        }
+    }
+}
+
+/// What may not mean what was meant is told, and taken.
+#[test]
+fn what_is_risky_is_warned_of() {
+    let document =
+        |rest: &str| format!("apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {{name: digits}}\nspec:\n{rest}");
+    let cloud = "opennebula: {endpoint: 'https://one.example.org/RPC2', network: private}";
+    let gateway = "link: {wireguard: {endpoint: 'vpn.example.org:51820', networks: [10.0.NUMBER.0/24]}}";
+    let site =
+        |name: &str, number: &str| format!("  - {{name: {name}, {cloud}, {}}}\n", gateway.replace("NUMBER", number));
+    let rules = "scaling: {min: 1, max: 4, policies: [{when: A > 1 && B > 1 || C > 1, change: +1}]}";
+    for (text, expected) in [
+        (
+            format!(
+                "  security: {{tls: {{mode: none}}}}\n  sites:\n{}{}  pools: [{{name: a, site: far}}]\n",
+                site("hub", "1"),
+                site("far", "2")
+            ),
+            "nothing does within them",
+        ),
+        (format!("  sites:\n{}  nodes: 1\n", site("hub", "1")), "this gateway has no peer"),
+        (format!("  sites: [{{name: hub, {cloud}}}]\n  pools: [{{name: a, {rules}}}]\n"), "mixed without parentheses"),
+        (
+            format!(
+                "  sites: [{{name: hub, {cloud}}}]\n  pools: [{{name: a, {}}}]\n  training: {{minTrainNodes: 3}}\n",
+                rules.replace(" || C > 1", "")
+            ),
+            "scaling may leave 1 nodes",
+        ),
+    ] {
+        let reading =
+            read_with_warnings(&document(&text), "risky.yaml").unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+        let [warning] = &reading.warnings[..] else { panic!("{:?}\n{text}", reading.warnings) };
+        assert!(warning.what.contains(expected), "{warning}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! `trellis app`: Flower apps that come with the program. Wiring only: what they are is in `trellis_catalogue`, and how one is run
 //! in `run`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -135,7 +135,7 @@ fn submit(args: &RunArgs) -> Result<ExitCode, Trouble> {
     Ok(run::run_directory(args, &directory))
 }
 
-fn export(name: &str, directory: &PathBuf) -> Result<ExitCode, Trouble> {
+fn export(name: &str, directory: &Path) -> Result<ExitCode, Trouble> {
     let app = found(name)?;
     app.export(directory).map_err(|error| match error {
         ExportError::Exists { .. } => Trouble::usage(error.to_string(), "name a directory that is not there yet"),

@@ -18,6 +18,7 @@ const PLAN_HELP: &str = "\
 Examples:
   trellis plan -f federation.yaml                    what would change, and why not more
   trellis plan -f federations/ -o json
+  trellis plan -f federation.yaml --templates        and what would be sent to each site
 
 Nothing is changed. Exit codes: 0; 1 the server refuses, or there is none; 2 something is wrong with the
 documents: every problem is told, with line and column.
@@ -29,6 +30,11 @@ documents: every problem is told, with line and column.
 pub struct PlanArgs {
     #[command(flatten)]
     documents: DocumentArgs,
+
+    /// Show also the templates that would be sent to each site
+    #[arg(long)]
+    templates: bool,
+
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
@@ -108,7 +114,7 @@ pub struct DeleteArgs {
 pub fn run_plan(args: &PlanArgs) -> ExitCode {
     remote::run("trellis plan", async {
         let federations = documents::read(&args.documents.files)?;
-        plan(&args.server.client()?, &federations, args.output.format).await
+        plan(&args.server.client()?, &federations, args.output.format, args.templates).await
     })
 }
 
@@ -120,20 +126,33 @@ pub fn run_delete(args: &DeleteArgs) -> ExitCode {
     remote::run("trellis delete", delete(args))
 }
 
-async fn plan(client: &Client, federations: &[Federation], format: Format) -> Result<(), Trouble> {
+async fn plan(client: &Client, federations: &[Federation], format: Format, templates: bool) -> Result<(), Trouble> {
     let mut reports = Vec::new();
     for federation in federations {
         reports.push(client.dry_run(federation.name.as_str(), &to_yaml(federation)).await?);
     }
     match format {
-        Format::Table => reports.iter().for_each(show_plan),
-        format => reports.iter().for_each(|report| print(&entry(format, report))),
+        Format::Table => reports.iter().for_each(|report| show_plan(report, templates)),
+        format => {
+            for mut report in reports {
+                // They are long, and hold what only some want to read.
+                report.templates.retain(|_| templates);
+                print(&entry(format, &report));
+            }
+        }
     }
     Ok(())
 }
 
-fn show_plan(report: &PlanReport) {
-    let text: String = report.text.lines().map(|line| clean(line) + "\n").collect();
+fn show_plan(report: &PlanReport, templates: bool) {
+    let mut text: String = report.text.lines().map(|line| clean(line) + "\n").collect();
+    for template in report.templates.iter().filter(|_| templates) {
+        text += &format!("\n{}\n", clean(&format!("template at {}: {}", template.site, template.title)));
+        text.extend(template.text.lines().map(|line| clean(line) + "\n"));
+    }
+    if templates && report.templates.is_empty() {
+        text += "\nno site of this federation takes templates\n";
+    }
     print(&text);
 }
 
@@ -149,7 +168,7 @@ struct Taken<'a> {
 async fn apply(args: &ApplyArgs) -> Result<(), Trouble> {
     let federations = documents::read(&args.documents.files)?;
     if args.dry_run {
-        return plan(&args.server.client()?, &federations, args.output.format).await;
+        return plan(&args.server.client()?, &federations, args.output.format, false).await;
     }
     let found = server(&args.server).await?;
     let client = &found.client;

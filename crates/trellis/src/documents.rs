@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trellis_spec::{Federation, Persistence, Tls, read_with_warnings};
+use trellis_spec::{Driver, Federation, Persistence, Tls, read_with_warnings};
 
 use crate::remote::{Trouble, remark};
 
@@ -125,6 +125,11 @@ fn rooted(mut federation: Federation, base: &Path) -> Federation {
     if let Tls::Files { certificate, key, trust } = &mut federation.security.tls {
         for path in [certificate, key, trust] {
             *path = base.join(&path);
+        }
+    }
+    for site in &mut federation.sites {
+        if let Driver::OpenNebula(one) = &mut site.driver {
+            one.auth_file.iter_mut().for_each(|path| *path = base.join(&path));
         }
     }
     federation

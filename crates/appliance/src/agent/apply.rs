@@ -8,7 +8,7 @@ use crate::disk;
 use crate::facts;
 use crate::firewall;
 use crate::network;
-use crate::probe;
+use crate::probe::{self, Depth};
 use crate::readiness::{Of, Seen, Standing};
 use crate::recipe::{self, Probe, Recipe, Surroundings, flower_version, submission};
 use crate::settings::{Role, RoleSettings, Runtime, Settings, SuperLinkSettings};
@@ -19,6 +19,8 @@ use crate::trouble::{Code, Trouble};
 const CERTIFICATES: Duration = Duration::from_secs(30);
 /// Before a run that could not be started is tried again.
 const SUBMIT_AGAIN: Duration = Duration::from_secs(30);
+/// Between two calls as a node makes them, of a program that answers other calls all the time.
+const FLEET: Duration = Duration::from_secs(600);
 const SCRIPT_INTERVAL: Duration = Duration::from_secs(10);
 const SCRIPT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -28,8 +30,9 @@ impl Agent {
         let settings = self.settings.clone().expect("they were just read");
         self.lay_out(&settings)?;
         let (around, standing) = self.surroundings(&settings).await?;
-        let recipe = recipe::recipe(&settings, &around, &self.place)?;
-        if self.place.is_machine() {
+        let mut recipe = recipe::recipe(&settings, &around, &self.place)?;
+        recipe.programs.retain(|program| !program.is_optional || program.path.exists());
+        if self.place.is_machine() && self.in_force.as_ref() != Some(&settings) {
             network::apply(&network::routes(&settings.common.routes)).await?;
         }
         if let RoleSettings::Gateway(gateway) = &settings.role {
@@ -121,6 +124,10 @@ impl Agent {
             return Ok(());
         }
         self.waiting = false;
+        if self.in_force.is_none() && change == Change::Nothing {
+            // They came back with the VM, before us; the rules did not.
+            self.close_up(settings, &recipe).await?;
+        }
         if change != Change::Nothing {
             // Who is about to be ended does not serve: that is said before.
             if change == Change::Restart {
@@ -237,8 +244,13 @@ impl Agent {
         let Some(recipe) = self.recipe.clone() else { return Seen::default() };
         let sight = self.supervisor.sight(&recipe).await;
         self.failing = sight.failing;
-        let mut seen = probe::ask(&recipe.probe, &self.key).await;
+        let well = self.asked_fleet.as_ref().is_some_and(|(at, of)| at.elapsed() < FLEET && *of == sight.instance);
+        let depth = if well && self.seen.serving { Depth::Calls } else { Depth::Fleet };
+        let mut seen = probe::ask(&recipe.probe, depth, &self.key).await;
         seen.instance = sight.instance;
+        if depth == Depth::Fleet && seen.serving {
+            self.asked_fleet = Some((Instant::now(), seen.instance.clone()));
+        }
         // Something else may answer where ours has ended.
         seen.serving &= seen.instance.is_some() && self.script_agrees().await;
         seen

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::{Program, Recipe};
 use crate::place::{Place, USER};
+use crate::settings::Role;
 
 /// A word that systemd cannot be told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +37,11 @@ pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<Strin
         let words: Result<Vec<_>, _> =
             command.iter().map(|word| say("a command before the start", word, true)).collect();
         let _ = writeln!(text, "ExecStartPre=-{}", words?.join(" "));
+    }
+    if program.name == Role::SuperLink.name() {
+        // After a reboot it may be there before the agent: nobody comes in before it is said who may.
+        let rules = say("the firewall's file", &place.firewall().display().to_string(), true)?;
+        let _ = writeln!(text, "ExecStartPre=+/usr/sbin/nft -f {rules}");
     }
     let path = program.path.display().to_string();
     let words = std::iter::once(&path).chain(&program.args);

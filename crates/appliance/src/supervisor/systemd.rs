@@ -14,7 +14,7 @@ use crate::trouble::{Code, Trouble};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 /// All that a recipe can have; those that it does not have are taken away.
-const OURS: [&str; 3] = ["superlink", "supernode", "superexec"];
+const OURS: [&str; 4] = ["superlink", "supernode", "superexec", "dcgm"];
 /// Starts in a row after which it is trouble.
 const MOST_RESTARTS: u64 = 3;
 

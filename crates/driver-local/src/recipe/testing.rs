@@ -81,6 +81,7 @@ pub fn node(runtime: Runtime) -> NodeSpec {
         json_logs: false,
         tunnel: None,
         keepalive: None,
+        rules: None,
     }
 }
 

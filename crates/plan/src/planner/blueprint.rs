@@ -2,23 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use trellis_spec::{ConfigValue, Containers, Driver, Federation, Gpu, Name, Pool, Runtime, Site, render_node_config};
+use trellis_spec::{
+    ConfigValue, Containers, Driver, Federation, Gpu, Link, Name, Pool, Runtime, Site, render_node_config,
+};
 
+use super::links;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
-use crate::resource::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Spec};
+use crate::resource::{CoordinatorSpec, Desired, NodeSpec, PoolRules, ResourceId, Spec, Tunnel};
 
 const PARTITION_ID: &str = "partition-id";
 const NUM_PARTITIONS: &str = "num-partitions";
 
-/// What a node has by its number.
+/// What a node has by its number, and by its site.
 pub(super) struct Place {
     pub shard: u32,
     pub shards: u32,
     pub replicas: u32,
+    pub tunnel: Option<Tunnel>,
 }
 
-pub(super) fn coordinator(federation: &Federation, inventory: &Inventory, id: &ResourceId) -> Desired {
+pub(super) fn coordinator(federation: &Federation, inventory: &Inventory, ledger: &Ledger, id: &ResourceId) -> Desired {
     let wanted = &federation.coordinator;
     let spec = CoordinatorSpec {
         runtime: federation.runtime.clone(),
@@ -36,8 +40,8 @@ pub(super) fn coordinator(federation: &Federation, inventory: &Inventory, id: &R
         node_auth: federation.security.node_auth,
         metrics: federation.monitoring.metrics,
         json_logs: federation.monitoring.json_logs,
-        tunnel: None,
-        keepalive: None,
+        tunnel: links::of_coordinator(federation, ledger),
+        keepalive: links::keepalive_of_coordinator(federation),
     };
     Desired::new(id.clone(), Spec::Coordinator(spec))
 }
@@ -72,8 +76,9 @@ pub(super) fn node(
         node_auth: federation.security.node_auth,
         metrics: federation.monitoring.metrics,
         json_logs: federation.monitoring.json_logs,
-        tunnel: None,
-        keepalive: None,
+        tunnel: place.tunnel.clone(),
+        keepalive: links::keepalive_of_nodes(federation, pool.site),
+        rules: rules(federation, pool),
     };
     Desired::new(id.clone(), Spec::Node(spec))
 }
@@ -90,12 +95,21 @@ fn containers(site: &Site) -> Option<Containers> {
     }
 }
 
-/// Where nodes of the pool find the coordinator: at its own site as it was seen there, from elsewhere as it says itself.
+/// Rules that the site runs itself.
+fn rules(federation: &Federation, pool: &Pool) -> Option<PoolRules> {
+    let scaling = pool.scaling.as_ref().filter(|_| pool.is_sized_by(&federation.sites[pool.site]))?;
+    let cooldown_s = u32::try_from(scaling.cooldown.as_secs()).unwrap_or(u32::MAX);
+    Some(PoolRules { min: scaling.min, max: scaling.max, cooldown_s, rules: scaling.rules.clone() })
+}
+
+/// Where nodes of the pool find the coordinator: at its own site and through a tunnel as it was seen there, from elsewhere
+/// as it says itself.
 fn reached_by(federation: &Federation, pool: &Pool, address: &str) -> String {
     let advertised = federation.coordinator.endpoints.advertise.first();
+    let is_tunnelled = matches!(federation.sites[pool.site].link, Link::WireGuard(_));
     let port = address.rsplit_once(':').map(|(_, port)| port);
     match (advertised, port) {
-        (Some(host), Some(port)) if pool.site != federation.coordinator.site => {
+        (Some(host), Some(port)) if pool.site != federation.coordinator.site && !is_tunnelled => {
             let bare_ipv6 = host.contains(':') && !host.starts_with('[');
             if bare_ipv6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
         }

@@ -107,6 +107,8 @@ mod tests {
             version: None,
             addresses: Addresses::default(),
             runs: None,
+            round_ms: None,
+            waits_for: None,
             shard: None,
             node_id: None,
             since_ms: 0,

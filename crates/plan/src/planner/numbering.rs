@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trellis_spec::{Federation, Name};
+use trellis_spec::{Federation, Name, Pool};
 
-use super::Step;
 use super::crowd::Crowd;
+use super::{Step, scaling};
 use crate::ledger::Ledger;
-use crate::observed::Sighting;
+use crate::observed::{Phase, Sighting};
 use crate::report::Weight;
 use crate::resource::{NodeKey, ResourceId};
 
@@ -25,7 +25,7 @@ pub(super) fn number(
     ledger: &mut Ledger,
 ) -> (Vec<Numbered>, Step) {
     let mut step = Step::default();
-    let mut keys = wanted_keys(federation, counts);
+    let mut keys = wanted_keys(federation, counts, known, ledger);
     let partitions = federation.training.partitions;
     cut_to_partitions(&mut keys, partitions, &mut step);
 
@@ -50,13 +50,54 @@ pub(super) fn number(
     (numbered.collect(), step)
 }
 
-fn wanted_keys(federation: &Federation, counts: &BTreeMap<Name, u32>) -> Vec<(usize, NodeKey)> {
-    let of_pool = |(number, pool): (usize, &trellis_spec::Pool)| {
+fn wanted_keys(
+    federation: &Federation,
+    counts: &BTreeMap<Name, u32>,
+    known: &BTreeMap<ResourceId, Sighting>,
+    ledger: &Ledger,
+) -> Vec<(usize, NodeKey)> {
+    let of_pool = |(number, pool): (usize, &Pool)| {
         let count = counts.get(&pool.name).copied().unwrap_or(pool.count);
+        let indices = match scaling::is_scaled(pool) {
+            true => those_who_stay(pool, count, known, ledger),
+            false => (0..count).collect(),
+        };
         let name = pool.name.clone();
-        (0..count).map(move |index| (number, NodeKey { pool: name.clone(), index }))
+        indices.into_iter().map(move |index| (number, NodeKey { pool: name.clone(), index }))
     };
     federation.pools.iter().enumerate().flat_map(of_pool).collect()
+}
+
+/// Of a pool that changes its size by itself: who is at work stays, then who serves; the last ones go first among equals.
+/// Who was told to go goes on. Those who come have the lowest numbers that are free.
+fn those_who_stay(pool: &Pool, count: u32, known: &BTreeMap<ResourceId, Sighting>, ledger: &Ledger) -> BTreeSet<u32> {
+    let mut there: BTreeMap<u32, u8> = BTreeMap::new();
+    for (id, sighting) in known {
+        if let Some(key) = id.node_key().filter(|key| key.pool == pool.name) {
+            let rank = rank(id, sighting, ledger);
+            there.entry(key.index).and_modify(|before| *before = rank.min(*before)).or_insert(rank);
+        }
+    }
+    let mut ranked: Vec<(u8, u32)> = there.iter().map(|(index, rank)| (*rank, *index)).collect();
+    ranked.sort_unstable();
+    let most = usize::try_from(count).unwrap_or(usize::MAX);
+    let mut stay: BTreeSet<u32> = ranked.into_iter().take(most).map(|(_, index)| index).collect();
+    let free = (0..).filter(|index| !there.contains_key(index)).take(most - stay.len());
+    let come: Vec<u32> = free.collect();
+    stay.extend(come);
+    stay
+}
+
+/// The lower, the longer it stays.
+fn rank(id: &ResourceId, sighting: &Sighting, ledger: &Ledger) -> u8 {
+    match sighting.facts() {
+        Some(facts) if facts.draining || facts.phase == Phase::Stopping => 3,
+        Some(facts) if facts.busy == Some(true) => 0,
+        _ if ledger.drains.contains_key(id) => 3,
+        None => 0,
+        Some(facts) if facts.serves() => 1,
+        Some(_) => 2,
+    }
 }
 
 /// Where there are fewer parts of the data than nodes, a node without one has nothing to do.

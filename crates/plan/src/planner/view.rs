@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use trellis_spec::{Federation, Name};
 
 use super::numbering::Numbered;
-use super::{Step, blueprint, skew};
+use super::{Step, blueprint, links, skew};
 use crate::Millis;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::observed::{Observed, Sighting};
 use crate::report::Weight;
-use crate::resource::{Desired, NodeKey, Part, ResourceId};
+use crate::resource::{Desired, NodeKey, Part, ResourceId, Tunnel};
 
 pub(super) struct View<'a> {
     pub federation: &'a Federation,
@@ -69,6 +69,12 @@ impl Node {
 }
 
 impl View<'_> {
+    /// All that is wanted, as far as it is known what it is to be.
+    pub fn into_blueprints(self) -> Vec<Desired> {
+        let nodes = self.nodes.into_iter().filter_map(|node| node.desired);
+        [self.coordinator.desired].into_iter().chain(nodes).collect()
+    }
+
     /// What is known to be there, or may be, and is not wanted: nodes only.
     pub fn leaving(&self) -> Vec<(&ResourceId, &Sighting)> {
         let wanted: BTreeSet<&ResourceId> = self.nodes.iter().map(|node| &node.id).collect();
@@ -114,7 +120,9 @@ pub(super) fn draw<'a>(
     now_ms: Millis,
 ) -> (View<'a>, Step) {
     let mut step = Step::default();
-    let coordinator = coordinator(federation, inventory, observed);
+    let coordinator = coordinator(federation, inventory, observed, ledger);
+    let tunnels: Vec<Option<Tunnel>> =
+        (0..federation.sites.len()).map(|site| links::of_nodes(federation, ledger, site)).collect();
     let mut gpus = blueprint::GpuShares::new(federation, inventory, ledger);
     let mut nodes = Vec::with_capacity(numbered.len());
     let counts = counts(&numbered);
@@ -125,8 +133,8 @@ pub(super) fn draw<'a>(
         let gpu = gpus.share(pool);
         let replicas = counts.get(&numbered.pool).copied().unwrap_or_default();
         let desired = numbered.shard.zip(ledger.coordinator_address.as_deref()).map(|(shard, address)| {
-            let place =
-                blueprint::Place { shard, shards: ledger.shards.total(federation.training.partitions), replicas };
+            let shards = ledger.shards.total(federation.training.partitions);
+            let place = blueprint::Place { shard, shards, replicas, tunnel: tunnels[pool.site].clone() };
             blueprint::node(federation, inventory, pool, &id, &place, address, gpu.gpu.clone())
         });
         let sighting = observed.sighting(&id);
@@ -140,10 +148,10 @@ pub(super) fn draw<'a>(
     (View { federation, inventory, observed, now_ms, known, known_sites, coordinator, nodes }, step)
 }
 
-fn coordinator(federation: &Federation, inventory: &Inventory, observed: &Observed) -> Coordinator {
+fn coordinator(federation: &Federation, inventory: &Inventory, observed: &Observed, ledger: &Ledger) -> Coordinator {
     let site = &federation.sites[federation.coordinator.site];
     let id = ResourceId { federation: federation.name.clone(), site: site.name.clone(), part: Part::Coordinator };
-    let desired = blueprint::coordinator(federation, inventory, &id);
+    let desired = blueprint::coordinator(federation, inventory, ledger, &id);
     let sighting = observed.sighting(&id);
     Coordinator { id, desired, sighting }
 }

@@ -1,5 +1,6 @@
 //! One machine of the simulated world, and what its driver would tell of it.
 
+use super::world::Training;
 use crate::Millis;
 use crate::observed::{Addresses, Facts, Phase};
 use crate::resource::{Desired, Part, Spec};
@@ -34,7 +35,8 @@ impl Machine {
         self.turns = None;
     }
 
-    pub(super) fn facts(&self, now_ms: Millis, runs: Option<u32>) -> Facts {
+    pub(super) fn facts(&self, now_ms: Millis, training: &Training) -> Facts {
+        let runs = training.runs;
         let version = match &self.desired.spec {
             Spec::Coordinator(spec) => spec.program.clone(),
             Spec::Node(spec) => spec.program.clone(),
@@ -49,6 +51,8 @@ impl Machine {
             version,
             addresses: Addresses { fleet: address(92), control: address(93), app: address(91), http: None },
             runs: runs.filter(|_| is_coordinator),
+            round_ms: training.round_ms.filter(|_| is_coordinator),
+            waits_for: training.waits_for.filter(|_| is_coordinator),
             shard: self.desired.spec.shard(),
             node_id: None,
             since_ms: self.since_ms,

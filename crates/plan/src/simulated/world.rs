@@ -28,14 +28,24 @@ pub struct SiteState {
     /// `Some`: it makes no nodes, and why.
     pub refuses: Option<String>,
     pub gpus: Option<u32>,
+    /// Pools whose size it decides itself.
+    pub sizes: BTreeMap<Name, u32>,
+}
+
+/// What the coordinator tells of its runs.
+#[derive(Debug, Clone, Default)]
+pub struct Training {
+    /// At work; `None`: it cannot say.
+    pub runs: Option<u32>,
+    pub round_ms: Option<Millis>,
+    pub waits_for: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
 pub struct World {
     pub sites: BTreeMap<Name, SiteState>,
     pub faults: Faults,
-    /// Runs at work, as the coordinator tells.
-    pub runs: Option<u32>,
+    pub training: Training,
     pub disruptions: Disruptions,
     /// What must never be, as it was found.
     pub violations: Vec<String>,
@@ -59,7 +69,7 @@ impl World {
         World {
             sites: sites.into_iter().map(|site| (site, SiteState::default())).collect(),
             faults: Faults::default(),
-            runs: Some(0),
+            training: Training { runs: Some(0), ..Training::default() },
             disruptions: Disruptions::default(),
             violations: Vec::new(),
             journal: VecDeque::new(),
@@ -335,17 +345,18 @@ impl World {
         }
         let room = state.room.filter(|_| !state.hides_room).map(|room| room.saturating_sub(self.nodes_at(site)));
         let offer = Offer { room, gpus: state.gpus };
+        let sizes = state.sizes.clone();
         let complete = !self.chance.permille(self.faults.partial);
         let mut resources = BTreeMap::new();
         let ours = self.machines.iter().filter(|(id, _)| id.federation == *federation && id.site == *site);
         for (id, machine) in ours {
             if complete || self.chance.permille(500) {
-                let facts = machine.facts(self.now_ms, self.runs);
+                let facts = machine.facts(self.now_ms, &self.training);
                 resources.insert(id.clone(), Sighting::Present { generation: Some(machine.desired.generation), facts });
             } else if self.chance.permille(500) {
                 resources.insert(id.clone(), Sighting::Unknown { why: "its state could not be read".to_owned() });
             }
         }
-        Observation::Seen(Seen { resources, complete, offer, sizes: BTreeMap::new() })
+        Observation::Seen(Seen { resources, complete, offer, sizes })
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use trellis_plan::NodeKey;
 use trellis_spec::{
-    Containers, Coordinator, Driver, Endpoints, Federation, Isolation, Monitoring, Name, Persistence, Pool, Resources,
-    Runtime, Security, Site, Tls, Training, Upgrade,
+    Containers, Coordinator, Driver, Endpoints, Federation, Isolation, Link, Monitoring, Name, OneImages, OneSite,
+    Persistence, Pool, Resources, Runtime, Security, Site, Tls, Training, Upgrade, WireGuardLink,
 };
 
 pub fn name(text: &str) -> Name {
@@ -21,7 +21,25 @@ pub fn key(pool: &str, index: u32) -> NodeKey {
 }
 
 pub fn site(text: &str) -> Site {
-    Site { name: name(text), driver: Driver::Local { containers: Containers::No }, max_nodes: None }
+    let driver = Driver::Local { containers: Containers::No };
+    Site { name: name(text), driver, max_nodes: None, link: Link::Direct, idle_timeout: None }
+}
+
+pub fn cloud() -> OneSite {
+    OneSite {
+        endpoint: "https://one.example.org:2633/RPC2".to_owned(),
+        flow: None,
+        zone: None,
+        auth_file: None,
+        network: "private".to_owned(),
+        datastore: None,
+        images: OneImages::default(),
+    }
+}
+
+pub fn tunnel(network: &str) -> WireGuardLink {
+    let networks = vec![network.to_owned()];
+    WireGuardLink { endpoint: None, listen_port: 51820, networks, mtu: 1420, keepalive_s: 25, subnet: None }
 }
 
 pub fn pool(text: &str, site: usize, count: u32) -> Pool {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use trellis_spec::{
-    ConfigTemplate, Federation, FlowerVersion, Gpu, GpuVendor, Persistence, Pool, Runtime, Scaling, ScalingPolicy,
+    Change, ConfigTemplate, Driver, Expression, Federation, FlowerVersion, Gpu, GpuVendor, Link, MetricRule,
+    Persistence, Pool, Runtime, Scaling, ScalingPolicy, Schedule, SiteRule,
 };
 
 use crate::given;
@@ -66,6 +67,13 @@ fn change_site(federation: &mut Federation, site: &str, settings: &[&str]) {
     for setting in settings {
         match self::setting(setting) {
             ("max-nodes", most) => federation.sites[index].max_nodes = Some(number(most)),
+            ("idle-timeout", time) => federation.sites[index].idle_timeout = Some(duration(time)),
+            ("opennebula", "") => federation.sites[index].driver = Driver::OpenNebula(given::cloud()),
+            ("wireguard", network) => federation.sites[index].link = Link::WireGuard(given::tunnel(network)),
+            ("gateway", endpoint) => match &mut federation.sites[index].link {
+                Link::WireGuard(link) => link.endpoint = Some(endpoint.to_owned()),
+                Link::Direct => panic!("wireguard comes first"),
+            },
             (other, _) => panic!("a site has no `{other}`"),
         }
     }
@@ -104,7 +112,8 @@ fn change_pool(federation: &mut Federation, name: &str, settings: &[&str]) {
 }
 
 fn set(pool: &mut Pool, word: &str, value: &str) {
-    let scaling = Scaling { min: 0, max: 100, policy: ScalingPolicy::Manual, cooldown: Duration::ZERO };
+    let (policy, cooldown, rules) = (ScalingPolicy::Manual, Duration::ZERO, Vec::new());
+    let scaling = Scaling { min: 0, max: 100, policy, cooldown, rules };
     let gpu = Gpu { vendor: GpuVendor::Nvidia, count: 1, memory_fraction: None, fallback_to_cpu: false };
     match word {
         "count" => pool.count = number(value),
@@ -120,6 +129,23 @@ fn set(pool: &mut Pool, word: &str, value: &str) {
         "max" => pool.scaling.get_or_insert(scaling).max = number(value),
         "per-run" => pool.scaling.get_or_insert(scaling).policy = ScalingPolicy::PerRun { nodes: number(value) },
         "idle" => pool.scaling.get_or_insert(scaling).policy = ScalingPolicy::Idle { after: duration(value) },
+        "longest-round" => {
+            pool.scaling.get_or_insert(scaling).policy = ScalingPolicy::RoundTime { longest: duration(value) };
+        }
+        "waiting" => pool.scaling.get_or_insert(scaling).policy = ScalingPolicy::Waiting,
+        "rule" => {
+            let (when, change) = value.split_once(':').expect("rule=CPU>80:1");
+            let when = Expression::parse(when).expect("a condition");
+            let change = Change::By(change.parse().expect("a number"));
+            let rule = MetricRule { when, period_s: 60, periods: 3, change, cooldown_s: None };
+            pool.scaling.get_or_insert(scaling).rules.push(SiteRule::Metric(rule));
+        }
+        "schedule" => {
+            // Blanks part the words of a story.
+            let (at, count) = value.split_once(':').expect("schedule=0_9_*_*_*:4");
+            let at = Schedule::parse(&at.replace('_', " ")).expect("a schedule");
+            pool.scaling.get_or_insert(scaling).rules.push(SiteRule::Schedule { at, count: number(count) });
+        }
         "cooldown" => pool.scaling.get_or_insert(scaling).cooldown = duration(value),
         other => panic!("a pool has no `{other}`"),
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use trellis_plan::simulated::World;
 use trellis_plan::{
-    Capabilities, Inventory, Ledger, NodeKey, Observation, Observed, Planned, ResourceId, Wanted, plan,
+    Capabilities, Inventory, Ledger, NodeKey, Observation, Observed, Planned, ResourceId, Spec, Wanted, plan,
 };
 use trellis_spec::{Federation, Name};
 
@@ -81,8 +81,14 @@ impl Story {
                 let until_ms = self.now_ms + document::millis(duration);
                 self.world.give_work(&self.id(node), until_ms);
             }
-            ["runs", "unknown"] => self.world.runs = None,
-            ["runs", runs] => self.world.runs = Some(document::number(runs)),
+            ["runs", "unknown"] => self.world.training.runs = None,
+            ["runs", runs] => self.world.training.runs = Some(document::number(runs)),
+            ["round", duration] => self.world.training.round_ms = Some(document::millis(duration)),
+            ["waits-for", nodes] => self.world.training.waits_for = Some(document::number(nodes)),
+            ["size", site, pool, nodes] => {
+                self.site_state(site).sizes.insert(given::name(pool), document::number(nodes));
+            }
+            ["links"] => return self.links(),
             ["cut", site, ref why @ ..] => self.site_state(site).cut = Some(why.join(" ")),
             ["reach", site] => self.site_state(site).cut = None,
             ["hide", node] => drop(self.hidden.insert(node.to_owned())),
@@ -193,6 +199,33 @@ impl Story {
             self.wait(1_000);
         }
         panic!("it does not settle:\n{}", self.plan());
+    }
+
+    /// How each part is reached, and reaches the coordinator.
+    fn links(&mut self) -> String {
+        let mut told = String::new();
+        for desired in self.plan().blueprints {
+            let (address, tunnel, keepalive) = match &desired.spec {
+                Spec::Coordinator(spec) => ("", &spec.tunnel, &spec.keepalive),
+                Spec::Node(spec) => (&*spec.coordinator, &spec.tunnel, &spec.keepalive),
+            };
+            write!(told, "  {} at {}", desired.id.part.name(), desired.id.site).expect("writing to a string");
+            if !address.is_empty() {
+                write!(told, " calls {address}").expect("writing to a string");
+            }
+            if let Some(keepalive) = keepalive {
+                let (interval, timeout) = (keepalive.interval_s, keepalive.timeout_s);
+                write!(told, ", pings every {interval} s for {timeout} s").expect("writing to a string");
+            }
+            told.push('\n');
+            for peer in tunnel.iter().flat_map(|tunnel| &tunnel.peers) {
+                let own = tunnel.as_ref().map_or("", |tunnel| &*tunnel.address);
+                let by = peer.endpoint.as_deref().unwrap_or("its call");
+                let to = peer.allowed.join(" ");
+                writeln!(told, "    gateway {own} to {} by {by}: {to}", peer.site).expect("writing to a string");
+            }
+        }
+        told
     }
 
     fn shards(&self) -> String {

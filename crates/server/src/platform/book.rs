@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trellis_api::{Run, RunState, Training};
+use trellis_plan::Heard;
 
 /// Runs that are remembered for a federation.
 pub const MAX_RUNS: usize = 1_000;
@@ -32,6 +33,14 @@ impl RunBook {
     pub fn active(&self) -> Option<u32> {
         let active = self.runs.values().filter(|run| run.state != RunState::Finished).count();
         self.complete.then(|| u32::try_from(active).unwrap_or(u32::MAX))
+    }
+
+    /// What is known of those that are not over, for who decides how many nodes there are.
+    pub fn heard(&self) -> Heard {
+        let active = self.runs.values().filter(|run| run.state != RunState::Finished);
+        let seconds = active.filter_map(|run| run.training.as_ref()?.round_seconds);
+        let round_ms = seconds.map(|seconds| (seconds * 1000.0) as u64).max();
+        Heard { round_ms, waits_for: None }
     }
 
     /// Notes a run; given back if that is news. What is known of its training stays where nothing newer is said.
@@ -111,12 +120,14 @@ mod tests {
         assert!(book.note(run("1", RunState::Pending, 1.0)).is_none());
         assert!(book.note(run("1", RunState::Running, 1.0)).is_some());
         assert_eq!(book.active(), Some(1));
-        let training = Some(Training { round: 3, ..Training::default() });
+        let training = Some(Training { round: 3, round_seconds: Some(2.5), ..Training::default() });
         assert!(book.note(Run { training, ..run("1", RunState::Running, 1.0) }).is_none());
+        assert_eq!(book.heard().round_ms, Some(2500));
         let finished = book.note(run("1", RunState::Finished, 1.0)).unwrap();
         assert_eq!(finished.training.unwrap().round, 3, "what was known of its rounds stays");
         assert!(book.note(run("1", RunState::Running, 1.0)).is_none());
         assert_eq!((book.active(), book.get("1").unwrap().state), (Some(0), RunState::Finished));
+        assert_eq!(book.heard(), Heard::default(), "what is over says nothing about now");
     }
 
     #[test]

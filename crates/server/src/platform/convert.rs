@@ -43,6 +43,11 @@ pub fn train(training: &mut Training, report: &TrainingReport) {
     training.strategy.clone_from(&report.strategy);
     training.round = training.round.max(report.round);
     training.rounds_planned = report.rounds_planned;
+    let seconds: Vec<f64> =
+        [&report.train, &report.evaluate].into_iter().flatten().map(|phase| phase.seconds).collect();
+    if !seconds.is_empty() {
+        training.round_seconds = Some(seconds.into_iter().sum());
+    }
     if let Some(checkpoint) = &report.checkpoint {
         training.checkpoint = Some(checkpoint.path.clone());
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use trellis_api::Detail;
-use trellis_spec::{Federation, Name, Persistence, Problem, Problems, Tls, read_with_warnings};
+use trellis_spec::{Driver, Federation, Name, OneSite, Persistence, Problem, Problems, Tls, read_with_warnings};
 
 use super::Refusal;
 use super::sites::Sites;
@@ -62,6 +62,11 @@ fn relative_paths(federation: &Federation) -> Vec<Detail> {
     if let Tls::Files { certificate, key, trust } = &federation.security.tls {
         for (field, path) in [("certificate", certificate), ("key", key), ("trust", trust)] {
             paths.push((format!("spec.security.tls.{field}"), path));
+        }
+    }
+    for (index, site) in federation.sites.iter().enumerate() {
+        if let Driver::OpenNebula(OneSite { auth_file: Some(path), .. }) = &site.driver {
+            paths.push((format!("spec.sites[{index}].opennebula.authFile"), path));
         }
     }
     for (index, pool) in federation.pools.iter().enumerate() {

@@ -12,6 +12,7 @@ use trellis_spec::Name;
 
 use super::clock::TokioClock;
 use super::shared::Shared;
+use super::sites::Remembered;
 use super::superlink::Endpoint;
 use super::view::{Decided, View};
 use super::watcher::Watcher;
@@ -77,15 +78,21 @@ struct Keeping {
 
 impl Keeping {
     async fn passes(&self) {
-        let mut remembered = self.remembered().await;
+        let mut sites = self.sites().await;
         loop {
             let Some(view) = self.shared.views.get(&self.name) else { return };
             let federation = view.federation.as_deref();
+            let remembered = self.shared.remember(&self.name, federation, sites.clone()).await;
+            let remembered = remembered.unwrap_or_else(|error| {
+                // Without their drivers these sites cannot be seen, and nothing is done there.
+                self.note_trouble(&error.to_string());
+                Remembered::new()
+            });
             let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
             let controller = self.shared.controller(&self.name, federation, &remembered, store, clock);
             let pass = controller.pass().await;
             if let Pass::Acted { planned, .. } = &pass {
-                remembered = sites_of(planned);
+                sites = sites_of(planned);
             }
             if self.take_in(&view, &pass).await.is_break() {
                 return;
@@ -102,7 +109,7 @@ impl Keeping {
     }
 
     /// Sites where something may be, by what was kept.
-    async fn remembered(&self) -> BTreeSet<Name> {
+    async fn sites(&self) -> BTreeSet<Name> {
         match self.store.read().await {
             Ok(kept) => kept.ledger.applied.into_keys().map(|id| id.site).collect(),
             // The first pass will say the same.

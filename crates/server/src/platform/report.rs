@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use similar::TextDiff;
-use trellis_api::{PlanReport, PlannedAction, Weight, Why};
-use trellis_plan::{Action, Ledger, Observed, Planned, Verb, Wanted, blueprints};
+use trellis_api::{PlanReport, PlannedAction, SiteTemplate, Weight, Why};
+use trellis_plan::{Action, Ledger, Observed, Planned, Preview, Rendering, Verb, Wanted, blueprints};
 use trellis_spec::{Federation, Name, to_yaml};
 
 use super::Refusal;
@@ -58,13 +58,15 @@ async fn preview(shared: &Shared, name: &Name, wanted: Wanted, view: Option<View
         }
         None => Ledger::default(),
     };
-    let remembered: BTreeSet<Name> = ledger.applied.keys().map(|id| id.site.clone()).collect();
+    let sites: BTreeSet<Name> = ledger.applied.keys().map(|id| id.site.clone()).collect();
     let federation = match &wanted {
         Wanted::Federation(federation) => Some(federation.as_ref()),
         Wanted::Gone(_) => None,
     };
+    let remembered = shared.remember(name, federation, sites).await;
+    let remembered = remembered.map_err(|error| Refusal::Broken(error.to_string()))?;
     let controller = shared.controller(name, federation, &remembered, store, Shared::clock());
-    let (planned, observed) = controller.preview(&wanted, &ledger).await;
+    let Preview { planned, observed, renderings } = controller.preview(&wanted, &ledger).await;
     let before = view.as_ref().and_then(|view| view.federation.as_deref());
     let reasons = before.map(|before| reasons(before, &planned, &observed, &ledger, &controller.inventory()));
     let mut report = PlanReport {
@@ -75,6 +77,7 @@ async fn preview(shared: &Shared, name: &Name, wanted: Wanted, view: Option<View
         report: planned.report.iter().cloned().chain(reasons.into_iter().flatten()).collect(),
         promises_lost: Vec::new(),
         warnings: Vec::new(),
+        templates: renderings.into_iter().map(|(site, rendering)| template(&site, rendering)).collect(),
         text: planned_text(&planned),
         status: planned.status,
     };
@@ -102,6 +105,10 @@ fn reasons(
         Some(Why { weight: Weight::Note, about: desired.id.part.name(), text })
     };
     planned.actions.iter().filter_map(why).collect()
+}
+
+fn template(site: &Name, Rendering { title, text }: Rendering) -> SiteTemplate {
+    SiteTemplate { site: site.to_string(), title, text }
 }
 
 fn action(action: &Action) -> PlannedAction {

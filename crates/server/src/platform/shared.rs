@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use trellis_plan::{Clock, Controller, Settings, Store};
-use trellis_registry::Registry;
+use trellis_registry::{Registry, RegistryError};
 use trellis_spec::{Federation, Name};
 
 use super::clock::TokioClock;
 use super::keep;
-use super::sites::Sites;
+use super::sites::{Remembered, Sites};
 use super::view::Views;
 
 /// The version of our own program: what new processes will run.
@@ -97,7 +97,7 @@ impl Shared {
         &self,
         name: &Name,
         federation: Option<&Federation>,
-        remembered: &BTreeSet<Name>,
+        remembered: &Remembered,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Controller {
@@ -112,9 +112,26 @@ impl Shared {
             watch_ms: WATCH_MS,
             patience_ms: PATIENCE_MS,
             most_at_once: MOST_ACTIONS_AT_ONCE,
+            heard: self.views.get(name).map(|view| view.runs.heard()).unwrap_or_default(),
         };
         let drivers = self.sites.drivers(federation, remembered);
         Controller { drivers, store, clock, settings }
+    }
+
+    /// These sites as the last document had them that named them. Those of the document need not be looked up.
+    pub async fn remember(
+        &self,
+        name: &Name,
+        federation: Option<&Federation>,
+        sites: BTreeSet<Name>,
+    ) -> Result<Remembered, RegistryError> {
+        let is_named =
+            |site: &Name| federation.is_some_and(|federation| federation.sites.iter().any(|named| named.name == *site));
+        if sites.iter().all(is_named) {
+            return Ok(Remembered::new());
+        }
+        let mut kept = self.registry.sites(name).await?;
+        Ok(sites.into_iter().map(|site| (site.clone(), kept.remove(&site))).collect())
     }
 
     /// A clock that nothing wakes, for who looks once.

@@ -2,17 +2,21 @@
 //!
 //! A new driver has its place here, and nowhere else in the platform.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use trellis_driver_local::{LocalDriver, LocalSettings};
+use trellis_driver_one::{HouseSettings, OneHouse};
 use trellis_plan::{Driver, ResourceId};
 use trellis_spec::{self as spec, Federation, Name};
 
 use super::shared::Bells;
 use super::simulated::{SimulatedDriver, SimulatedSites};
 use super::{PlatformSettings, StartError};
+
+/// Below the home: what the drivers of OpenNebula sites keep.
+const OPENNEBULA: &str = "opennebula";
 
 /// Who makes things exist.
 #[derive(Debug, Clone, Default)]
@@ -28,8 +32,11 @@ pub struct Sites {
     kind: Kind,
 }
 
+/// Sites where something may be, as the last document had them that named them; `None`: none that was kept.
+pub type Remembered = BTreeMap<Name, Option<spec::Site>>;
+
 enum Kind {
-    Real { local: Arc<LocalDriver> },
+    Real { local: Arc<LocalDriver>, one: Arc<OneHouse> },
     Simulated(Arc<SimulatedDriver>),
 }
 
@@ -40,23 +47,31 @@ impl Sites {
             SiteDrivers::Simulated(sites) => Kind::Simulated(Arc::new(SimulatedDriver(Arc::clone(sites)))),
             SiteDrivers::Real => {
                 let local = LocalSettings { directory: settings.directory.clone(), program: settings.program.clone() };
-                let local = LocalDriver::open(local, Arc::new(move |federation| bells.ring(federation)))?;
-                Kind::Real { local: Arc::new(local) }
+                let ring = Arc::new(move |federation: &Name| bells.ring(federation));
+                let local = Arc::new(LocalDriver::open(local, ring.clone())?);
+                let elsewhere = Arc::clone(&local);
+                let house = HouseSettings {
+                    trust: Arc::new(move |federation| elsewhere.trust_path(federation)),
+                    ..HouseSettings::new(settings.directory.join(OPENNEBULA), ring)
+                };
+                Kind::Real { local, one: OneHouse::open(house) }
             }
         };
         Ok(Sites { kind })
     }
 
     /// The drivers of a federation's sites, and of those that left its document while something may still be there.
-    pub fn drivers(
-        &self,
-        federation: Option<&Federation>,
-        remembered: &BTreeSet<Name>,
-    ) -> BTreeMap<Name, Arc<dyn Driver>> {
+    pub fn drivers(&self, federation: Option<&Federation>, remembered: &Remembered) -> BTreeMap<Name, Arc<dyn Driver>> {
         let named = federation.iter().flat_map(|federation| &federation.sites);
-        let named = named.filter_map(|site| Some((site.name.clone(), self.driver(&site.driver)?)));
-        // Documents that name drivers which are not here are refused, so that what was ever made was made by this one.
-        let left = remembered.iter().map(|site| (site.clone(), self.usual()));
+        let named = named.filter_map(|site| Some((site.name.clone(), self.driver(site)?)));
+        let left = remembered.iter().filter_map(|(name, site)| {
+            let driver = match site {
+                Some(site) => self.driver(site)?,
+                // It left its document before sites were kept, when there was but this one.
+                None => self.usual(),
+            };
+            Some((name.clone(), driver))
+        });
         let mut drivers: BTreeMap<Name, Arc<dyn Driver>> = left.collect();
         drivers.extend(named);
         drivers
@@ -69,20 +84,22 @@ impl Sites {
             spec::Driver::OpenNebula(_) => "opennebula",
             spec::Driver::Kubernetes { .. } => "kubernetes",
         };
-        let missing = self.driver(&site.driver).is_none();
+        let missing = self.driver(site).is_none();
         missing.then(|| format!("site {} wants the driver {word}, which this program does not have", site.name))
     }
 
-    fn driver(&self, driver: &spec::Driver) -> Option<Arc<dyn Driver>> {
-        match (&self.kind, driver) {
+    /// The driver of a site as a document has it; `None`: this program has none for it.
+    pub fn driver(&self, site: &spec::Site) -> Option<Arc<dyn Driver>> {
+        match (&self.kind, &site.driver) {
             (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => Some(self.usual()),
-            (Kind::Real { .. }, spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes { .. }) => None,
+            (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Some(Arc::new(one.site(&site.name, zone))),
+            (Kind::Real { .. }, spec::Driver::Kubernetes { .. }) => None,
         }
     }
 
     fn usual(&self) -> Arc<dyn Driver> {
         match &self.kind {
-            Kind::Real { local } => Arc::clone(local) as Arc<dyn Driver>,
+            Kind::Real { local, .. } => Arc::clone(local) as Arc<dyn Driver>,
             Kind::Simulated(driver) => Arc::clone(driver) as Arc<dyn Driver>,
         }
     }
@@ -90,7 +107,7 @@ impl Sites {
     /// Where a part writes what it says; `None`: nowhere.
     pub fn log_path(&self, id: &ResourceId) -> Option<PathBuf> {
         match &self.kind {
-            Kind::Real { local } => Some(local.log_path(id)),
+            Kind::Real { local, .. } => Some(local.log_path(id)),
             Kind::Simulated(_) => None,
         }
     }
@@ -100,7 +117,8 @@ impl Sites {
         match (&self.kind, &federation.security.tls) {
             (_, spec::Tls::Off) => None,
             (_, spec::Tls::Files { trust, .. }) => Some(trust.clone()),
-            (Kind::Real { local }, spec::Tls::Auto) => local.trust_path(&federation.name),
+            (Kind::Real { one, .. }, spec::Tls::Auto) if is_far(federation) => one.trust_path(&federation.name),
+            (Kind::Real { local, .. }, spec::Tls::Auto) => local.trust_path(&federation.name),
             (Kind::Simulated(_), spec::Tls::Auto) => None,
         }
     }
@@ -108,8 +126,15 @@ impl Sites {
     /// Where the SuperLink of a federation puts the token of its first administrator; `None`: it asks nobody who he is.
     pub fn token_path(&self, federation: &Federation) -> Option<PathBuf> {
         match &self.kind {
-            Kind::Real { local } => local.token_path(&federation.name),
+            Kind::Real { one, .. } if is_far(federation) => one.token_path(&federation.name),
+            Kind::Real { local, .. } => local.token_path(&federation.name),
             Kind::Simulated(_) => None,
         }
     }
+}
+
+/// Whether the coordinator is a VM of an OpenNebula site.
+fn is_far(federation: &Federation) -> bool {
+    let site = federation.sites.get(federation.coordinator.site);
+    site.is_some_and(|site| matches!(site.driver, spec::Driver::OpenNebula(_)))
 }

@@ -80,7 +80,10 @@ fn expected_nodes(federation: &Federation) -> usize {
     let pool = |pool: &trellis_spec::Pool| match &pool.scaling {
         Some(scaling) => match scaling.policy {
             ScalingPolicy::PerRun { nodes } => pool.count.max(nodes).min(scaling.max),
-            ScalingPolicy::Manual | ScalingPolicy::Idle { .. } => pool.count,
+            ScalingPolicy::Manual
+            | ScalingPolicy::Idle { .. }
+            | ScalingPolicy::RoundTime { .. }
+            | ScalingPolicy::Waiting => pool.count,
         },
         None => pool.count,
     };

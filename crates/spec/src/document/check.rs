@@ -30,6 +30,9 @@ impl Spec {
         let pool_sites: Vec<Option<usize>> =
             self.pools.iter().map(|draft| place_of(draft.site.as_ref(), &draft.site_at, &draft.fit)).collect();
 
+        self.check_links(coordinator_site, &pool_sites);
+        self.check_scaling(&pool_sites);
+
         let mut coordinator = self.coordinator.coordinator;
         coordinator.site = coordinator_site?;
         let pools = self.pools.into_iter().zip(pool_sites);

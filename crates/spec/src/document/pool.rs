@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::coordinator::{Fit, ISOLATIONS, PYTHON_HELP, image, resources};
-use crate::federation::{
-    ConfigTemplate, Framework, Gpu, GpuVendor, Isolation, Name, Pool, Resources, Scaling, ScalingPolicy,
-};
+use super::scaling;
+use crate::federation::{ConfigTemplate, Framework, Gpu, GpuVendor, Isolation, Name, Pool, Resources, Scaling};
 use crate::kind::{
-    Choice, Scalar, arguments, choice, duration, environment, flag, fraction, name, node_config, path, whole, word,
+    Choice, Scalar, arguments, choice, environment, flag, fraction, name, node_config, path, whole, word,
 };
 use crate::node_config::looks_like_go;
 use crate::object::Object;
@@ -16,8 +15,6 @@ use crate::problem::Place;
 pub(crate) const FRAMEWORKS: [Choice<Framework>; 3] =
     [("pytorch", Framework::PyTorch), ("tensorflow", Framework::TensorFlow), ("sklearn", Framework::Sklearn)];
 pub(crate) const VENDORS: [Choice<GpuVendor>; 2] = [("nvidia", GpuVendor::Nvidia), ("amd", GpuVendor::Amd)];
-pub(crate) const POLICIES: [Choice<PolicyKind>; 3] =
-    [("manual", PolicyKind::Manual), ("perRun", PolicyKind::PerRun), ("idle", PolicyKind::Idle)];
 const MAX_GPUS: u32 = 64;
 
 const SITE_HELP: &str = "The site its nodes are at; the first one where none is named.";
@@ -27,13 +24,6 @@ const ISOLATION_HELP: &str = "Who starts ClientApps: the SuperNode (subprocess),
 const CONFIG_HELP: &str = "What apps read as node config. Text may hold {index} {replicas} {pool} {site} {node}; {{ and }} \
                            stand for braces.";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PolicyKind {
-    Manual,
-    PerRun,
-    Idle,
-}
-
 pub(crate) struct PoolDraft {
     /// `None`: it cannot be read, or there is but one pool.
     pub name: Option<Name>,
@@ -41,6 +31,7 @@ pub(crate) struct PoolDraft {
     pub site: Option<Name>,
     pub site_at: Place,
     pub fit: Fit,
+    pub scaling_at: Place,
     pub pool: Pool,
 }
 
@@ -49,7 +40,7 @@ impl PoolDraft {
     pub fn only(nodes: u32, at: Place) -> Self {
         let pool = plain_pool(super::only_pool(), nodes);
         let fit = Fit { image: None, framework: None, python: None };
-        Self { name: None, name_at: at.clone(), site: None, site_at: at, fit, pool }
+        Self { name: None, name_at: at.clone(), site: None, site_at: at.clone(), fit, scaling_at: at, pool }
     }
 }
 
@@ -78,7 +69,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
     let site = object.optional("site", crate::kind::name("cloud"), SITE_HELP);
     let help = "How many nodes; where nothing is said 1, or the least of scaling.";
     let count = object.optional("count", whole(0..=super::MAX_NODES), help);
-    let scaling = object.optional_object("scaling", "Lets the count change by itself, within bounds.", scaling);
+    let scaling = object.optional_object("scaling", "Lets the count change by itself, within bounds.", scaling::read);
     let count = count.unwrap_or_else(|| scaling.as_ref().map_or(1, |scaling| scaling.min));
     let pool = Pool {
         image: object.optional("image", image(), IMAGE_HELP),
@@ -97,7 +88,8 @@ pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
     refuse_count_out_of_bounds(object, &pool);
     warn_of_go_templates(object, &pool.node_config);
     let fit = Fit::of(object);
-    PoolDraft { name, name_at: object.at("name"), site, site_at: object.at("site"), fit, pool }
+    let (name_at, site_at, scaling_at) = (object.at("name"), object.at("site"), object.at("scaling"));
+    PoolDraft { name, name_at, site, site_at, fit, scaling_at, pool }
 }
 
 fn refuse_count_out_of_bounds(object: &Object<'_>, pool: &Pool) {
@@ -142,41 +134,4 @@ fn gpu(object: &mut Object<'_>) -> Gpu {
             "Without a GPU: use the CPU, instead of not starting.",
         ),
     }
-}
-
-fn scaling(object: &mut Object<'_>) -> Scaling {
-    let min = object.or("min", whole(0..=super::MAX_NODES), "0", "Fewest nodes.");
-    let max = object.required("max", whole(1..=super::MAX_NODES), "Most nodes.");
-    let help = "manual: the count that the user sets; perRun: so many nodes for each run at work; idle: nodes that \
-                have nothing to do go after a while.";
-    let policy = object.or("policy", choice(&POLICIES), "manual", help);
-    let nodes = object.optional("nodesPerRun", whole(1..=super::MAX_NODES), "Nodes for each run; with policy: perRun.");
-    let after = object.optional("idleAfter", duration(), "After how long an idle node goes; with policy: idle.");
-    let cooldown = object.or("cooldown", duration(), "5m", "After a change of the count, the next one waits so long.");
-
-    if max.is_some_and(|max| min > max) {
-        object.at("min").refuse("it is more than max", "exchange them, or change one");
-    }
-    let needs = |name: &str| {
-        if !object.has(name) {
-            object.at(name).refuse("it is missing, and the policy needs it", "write it, or choose another policy");
-        }
-    };
-    let policy = match policy {
-        PolicyKind::Manual => {
-            object.refuse_idle(&["nodesPerRun", "idleAfter"], "with policy: manual");
-            ScalingPolicy::Manual
-        }
-        PolicyKind::PerRun => {
-            object.refuse_idle(&["idleAfter"], "with policy: perRun");
-            needs("nodesPerRun");
-            ScalingPolicy::PerRun { nodes: nodes.unwrap_or(1) }
-        }
-        PolicyKind::Idle => {
-            object.refuse_idle(&["nodesPerRun"], "with policy: idle");
-            needs("idleAfter");
-            ScalingPolicy::Idle { after: after.unwrap_or_default() }
-        }
-    };
-    Scaling { min, max: max.unwrap_or(min), policy, cooldown }
 }

@@ -1,7 +1,8 @@
-//! The fields of a site: a name, and one driver with its own.
+//! The fields of a site: a name, one driver with its own, and how it is reached.
 
-use crate::federation::{Containers, Driver, Link, Name, OneImages, OneSite, Site};
-use crate::kind::{Choice, Scalar, choice, name, whole, word};
+use super::link;
+use crate::federation::{Containers, Driver, Name, OneImages, OneSite, Site};
+use crate::kind::{Choice, Scalar, choice, name, path, whole, word};
 use crate::object::Object;
 use crate::problem::Place;
 
@@ -14,6 +15,7 @@ pub(crate) struct SiteDraft {
     pub site: Option<Site>,
     pub name: Option<Name>,
     pub name_at: Place,
+    pub link_at: Place,
 }
 
 pub(crate) fn read(object: &mut Object<'_>) -> SiteDraft {
@@ -35,8 +37,12 @@ pub(crate) fn read(object: &mut Object<'_>) -> SiteDraft {
         (None, Some(driver)) => Some(driver),
         (None, None) => Some(local.unwrap_or(Driver::Local { containers: Containers::No })),
     };
-    let site = name.clone().zip(driver).map(|(name, driver)| Site { name, driver, max_nodes, link: Link::Direct });
-    SiteDraft { site, name, name_at: object.at("name") }
+    let help = "How the site and the coordinator's reach each other: without wireguard, by the addresses that the coordinator \
+                advertises.";
+    let (link, idle_timeout) = object.object("link", help, link::read);
+    let site = name.clone().zip(driver).zip(link);
+    let site = site.map(|((name, driver), link)| Site { name, driver, max_nodes, link, idle_timeout });
+    SiteDraft { site, name, name_at: object.at("name"), link_at: object.at("link") }
 }
 
 fn local(object: &mut Object<'_>) -> Driver {
@@ -46,11 +52,31 @@ fn local(object: &mut Object<'_>) -> Driver {
 
 fn opennebula(object: &mut Object<'_>) -> Option<Driver> {
     let endpoint = object.required("endpoint", url(), "Where its API (XML-RPC) is.");
+    let flow = "Where OneFlow is; port 2474 of the same host where nothing is said.";
+    let flow = object.optional("flow", url_like("https://one.example.org:2474"), flow);
     let zone = object.optional("zone", id("a zone, by name or number", "edge-1"), "Zone of a federation of clouds.");
-    endpoint.map(|endpoint| {
-        let (flow, auth_file, network, datastore, images) = (None, None, String::new(), None, OneImages::default());
-        Driver::OpenNebula(OneSite { endpoint, flow, zone, auth_file, network, datastore, images })
-    })
+    let help = "File with `user:password`, or a token in place of the password; as OpenNebula's own programs where nothing \
+                is said (`ONE_AUTH`, `~/.one/one_auth`).";
+    let auth_file = object.optional("authFile", path("/etc/trellis/one_auth"), help);
+    let help = "The virtual network that the machines are in.";
+    let network = object.required("network", id("a network, by name or number", "private"), help);
+    let help = "Where images are put that are uploaded; the default datastore where none is named.";
+    let datastore = object.optional("datastore", id("a datastore, by name or number", "images"), help);
+    let images = object.object("images", "What machines boot from.", images);
+    let (endpoint, network) = endpoint.zip(network)?;
+    Some(Driver::OpenNebula(OneSite { endpoint, flow, zone, auth_file, network, datastore, images }))
+}
+
+fn images(object: &mut Object<'_>) -> OneImages {
+    let image = || id("an image, by name or number, or a file that is uploaded", "trellis-supernode");
+    OneImages {
+        superlink: object.optional(
+            "superlink",
+            image(),
+            "Of the coordinator; the one that `trellis image build` makes.",
+        ),
+        supernode: object.optional("supernode", image(), "Of the nodes; the one that `trellis image build` makes."),
+    }
 }
 
 fn kubernetes(object: &mut Object<'_>) -> Driver {
@@ -64,7 +90,11 @@ fn kubernetes(object: &mut Object<'_>) -> Driver {
 }
 
 fn url() -> Scalar<String> {
-    word("a URL", "https://one.example.org:2633/RPC2", "^https?://[^\\s/]+", |text| {
+    url_like("https://one.example.org:2633/RPC2")
+}
+
+fn url_like(example: &'static str) -> Scalar<String> {
+    word("a URL", example, "^https?://[^\\s/]+", |text| {
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
     })

@@ -20,18 +20,23 @@ prop_compose! {
         sites in vec((driver(), of(0..=MAX_NODES)), 1..4),
         security in security(),
         parts in (training(), any::<bool>(), any::<bool>(), 1..=MAX_NODES, duration()),
+        links in (any::<bool>(), of(of(tunnel())), vec(of((10u64..3600).prop_map(Duration::from_secs)), 3)),
     )(
         coordinator in coordinator(sites.clone()),
         pools in vec(pool(sites.clone()), 1..4),
-        (name, runtime, sites, security, parts) in Just((name, runtime, sites, security, parts)),
+        (name, runtime, sites, security, parts, links) in Just((name, runtime, sites, security, parts, links)),
     ) -> Federation {
         let (mut training, metrics, json_logs, max_unavailable, drain_timeout) = parts;
         let most = |pool: &Pool| pool.scaling.as_ref().map_or(pool.count, |scaling| scaling.max);
         let most: u32 = pools.iter().map(most).sum();
         training.partitions = training.partitions.map(|more| (more + most).clamp(1, MAX_NODES));
-        let site = |(index, (driver, max_nodes))| Site { name: numbered("site", index), driver, max_nodes, link: Link::Direct };
+        let (is_linked, hub, idle) = links;
+        let site = |(index, (driver, max_nodes))| {
+            let link = Link::Direct;
+            Site { name: numbered("site", index), driver, max_nodes, link, idle_timeout: idle[index] }
+        };
         let named = |(index, pool)| Pool { name: numbered("pool", index), ..pool };
-        Federation {
+        let mut federation = Federation {
             name,
             runtime,
             coordinator,
@@ -41,8 +46,64 @@ prop_compose! {
             training,
             monitoring: Monitoring { metrics, json_logs },
             upgrade: Upgrade { max_unavailable, drain_timeout },
+        };
+        if let Some(hub) = hub.filter(|_| is_linked) {
+            join(&mut federation, hub);
+        }
+        let_reach(&mut federation);
+        federation
+    }
+}
+
+/// Links sites by tunnels, where they can have a gateway.
+fn join(federation: &mut Federation, spoke: Option<WireGuardLink>) {
+    let hub = federation.coordinator.site;
+    if !matches!(federation.sites[hub].driver, Driver::OpenNebula(_)) {
+        return;
+    }
+    for (index, site) in federation.sites.iter_mut().enumerate() {
+        let network = |part: u32| format!("10.{index}.{part}.0/24");
+        let plain = WireGuardLink {
+            endpoint: Some("[fe80::1]:51820".to_owned()),
+            listen_port: 1,
+            networks: Vec::new(),
+            mtu: 9000,
+            keepalive_s: 0,
+            subnet: Some("fd66::/64".to_owned()),
+        };
+        let link = match (&spoke, index == hub) {
+            (_, true) => plain,
+            (Some(spoke), false) => spoke.clone(),
+            (None, false) => WireGuardLink { subnet: None, endpoint: None, ..plain },
+        };
+        if matches!(site.driver, Driver::OpenNebula(_)) {
+            site.link = Link::WireGuard(WireGuardLink { networks: vec![network(0), network(9)], ..link });
         }
     }
+}
+
+/// What is elsewhere must be reached, and unseen by others.
+fn let_reach(federation: &mut Federation) {
+    let hub = federation.coordinator.site;
+    let local = |site: usize| matches!(federation.sites[site].driver, Driver::Local { .. });
+    let far = |pool: &&Pool| pool.site != hub && !(local(pool.site) && local(hub));
+    let direct = |pool: &Pool| federation.sites[pool.site].link == Link::Direct;
+    if federation.pools.iter().filter(far).any(direct) {
+        let advertise = &mut federation.coordinator.endpoints.advertise;
+        if advertise.is_empty() {
+            advertise.push("link.example.org".to_owned());
+        }
+        if federation.security.tls == Tls::Off {
+            federation.security.tls = Tls::Auto;
+        }
+    }
+}
+
+fn tunnel() -> impl Strategy<Value = WireGuardLink> {
+    let endpoint = of("[a-z0-9]{1,9}(\\.[a-z]{2,5}){0,2}:[1-9][0-9]{0,3}");
+    (endpoint, 1u16.., 1280u16..=9000, any::<u16>()).prop_map(|(endpoint, listen_port, mtu, keepalive_s)| {
+        WireGuardLink { endpoint, listen_port, networks: Vec::new(), mtu, keepalive_s, subnet: None }
+    })
 }
 
 fn numbered(word: &str, index: usize) -> Name {
@@ -62,14 +123,27 @@ fn driver() -> impl Strategy<Value = Driver> {
     let containers = select(vec![Containers::No, Containers::Podman, Containers::Docker]);
     prop_oneof![
         containers.prop_map(|containers| Driver::Local { containers }),
-        ("https?://[a-z0-9.:]{1,20}(/[!-~]{0,20})?", of("[ -~]*[!-~]")).prop_map(|(endpoint, zone)| {
-            let (network, images) = (String::new(), OneImages::default());
-            let (flow, auth_file, datastore) = (None, None, None);
-            Driver::OpenNebula(OneSite { endpoint, flow, zone, auth_file, network, datastore, images })
-        }),
+        one_site().prop_map(Driver::OpenNebula),
         (of("[!-~][ -~é☃]*"), "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
             .prop_map(|(context, namespace)| Driver::Kubernetes { context, namespace }),
     ]
+}
+
+fn one_site() -> impl Strategy<Value = OneSite> {
+    let url = || "https?://[a-z0-9.:]{1,20}(/[!-~]{0,20})?";
+    let id = || "[ -~é]{0,10}[!-~]";
+    let images = (of(id()), of(id())).prop_map(|(superlink, supernode)| OneImages { superlink, supernode });
+    (url(), of(url()), of(id()), of(path()), id(), of(id()), images).prop_map(
+        |(endpoint, flow, zone, auth_file, network, datastore, images)| OneSite {
+            endpoint,
+            flow,
+            zone,
+            auth_file,
+            network,
+            datastore,
+            images,
+        },
+    )
 }
 
 fn security() -> impl Strategy<Value = Security> {
@@ -199,6 +273,8 @@ fn pool(sites: Sites) -> impl Strategy<Value = Pool> {
             let (node_config, env, extra_args) = rest;
             let starts_images = sites[site].0 != (Driver::Local { containers: Containers::No });
             let framework = framework.filter(|_| starts_images && image.is_none());
+            let is_one = matches!(sites[site].0, Driver::OpenNebula(_));
+            let scaling = scaling.map(|scaling| fit_rules(scaling, is_one));
             let count = scaling.as_ref().map_or(count, |scaling: &Scaling| count.clamp(scaling.min, scaling.max));
             let name = Name::new("pool").unwrap();
             Pool {
@@ -228,16 +304,47 @@ fn gpu() -> impl Strategy<Value = Gpu> {
     )
 }
 
+/// Rules go with the policy `Manual`, those on metrics with OpenNebula, and OneFlow wants a machine.
+fn fit_rules(mut scaling: Scaling, is_one: bool) -> Scaling {
+    let keeps = |rule: &SiteRule| is_one || matches!(rule, SiteRule::Schedule { .. });
+    scaling.rules.retain(keeps);
+    if scaling.policy != ScalingPolicy::Manual {
+        scaling.rules.clear();
+    }
+    if is_one && !scaling.rules.is_empty() {
+        scaling.min = scaling.min.max(1);
+    }
+    scaling
+}
+
+fn rule() -> impl Strategy<Value = SiteRule> {
+    let sign = |number: i32| prop_oneof![1..=number, -number..=-1];
+    let change = prop_oneof![
+        sign(100_000).prop_map(Change::By),
+        sign(1000).prop_map(Change::Percent),
+        (0u32..=100_000).prop_map(Change::To),
+    ];
+    let when = select(vec!["CPU > 80", "!(A = 1) & b<>-2.5", "(CPU > 1) || MEMORY < 2 || C >= D"]);
+    let seconds = || 0u32..=30 * 86400;
+    let metric = (when, seconds(), 1u32..=1000, change, of(seconds()));
+    let metric = metric.prop_map(|(when, period_s, periods, change, cooldown_s)| {
+        let when = Expression::parse(when).unwrap();
+        SiteRule::Metric(MetricRule { when, period_s, periods, change, cooldown_s })
+    });
+    let at = select(vec!["0 9 * * mon-fri", "*/7 0-5 1,2,31 */2 *", "* * * * *"]);
+    let schedule = (at, 0u32..=100_000);
+    let schedule = schedule.prop_map(|(at, count)| SiteRule::Schedule { at: Schedule::parse(at).unwrap(), count });
+    prop_oneof![metric, schedule]
+}
+
 fn scaling() -> impl Strategy<Value = Scaling> {
     let policy = prop_oneof![
         Just(ScalingPolicy::Manual),
+        Just(ScalingPolicy::Waiting),
         (1u32..1000).prop_map(|nodes| ScalingPolicy::PerRun { nodes }),
         duration().prop_map(|after| ScalingPolicy::Idle { after }),
+        duration().prop_map(|longest| ScalingPolicy::RoundTime { longest }),
     ];
-    (0u32..1000, 1u32..1000, policy, duration()).prop_map(|(a, b, policy, cooldown)| Scaling {
-        min: a.min(b),
-        max: a.max(b),
-        policy,
-        cooldown,
-    })
+    (0u32..1000, 1u32..1000, policy, duration(), vec(rule(), 0..4))
+        .prop_map(|(a, b, policy, cooldown, rules)| Scaling { min: a.min(b), max: a.max(b), policy, cooldown, rules })
 }

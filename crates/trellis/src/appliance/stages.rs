@@ -1,10 +1,13 @@
 //! The stages of a boot, and the agent: `configure`, `bootstrap`, `agent`, `run`. What they decide is decided elsewhere.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use trellis_appliance::agent::{Agent, Resolve, check};
+use trellis_appliance::disk;
+use trellis_appliance::settings::Settings;
 use trellis_appliance::status::Status;
 use trellis_appliance::supervisor::systemctl;
 use trellis_appliance::trouble::{Code, Trouble};
@@ -67,7 +70,22 @@ pub struct RunArgs {
 pub fn configure(args: &ConfigureArgs) -> ExitCode {
     let place = args.place.place();
     let sources = args.place.sources(&place);
-    concluded("configure", in_runtime(async { check(place, sources).await }))
+    let checked = in_runtime(async { check(place, sources).await });
+    if let Ok(settings) = &checked {
+        report(settings);
+    }
+    concluded("configure", checked.map(drop))
+}
+
+/// What one-apps shows to who logs in: no secrets.
+fn report(settings: &Settings) {
+    let Some(path) = std::env::var_os("ONE_SERVICE_REPORT") else { return };
+    let role = settings.role().name();
+    let tls = if settings.common.tls { "on" } else { "off" };
+    let text = format!("[Trellis]\nrole = {role}\ntls = {tls}\nhow it is = trellis appliance status\n");
+    if let Err(error) = disk::write(Path::new(&path), text.as_bytes(), 0o600, None) {
+        remark(&format!("trellis appliance configure: the report is not written: {error}"));
+    }
 }
 
 pub fn bootstrap(args: &BootstrapArgs) -> ExitCode {
@@ -86,7 +104,7 @@ pub fn bootstrap(args: &BootstrapArgs) -> ExitCode {
 }
 
 /// Waits for the agent's word about a look at the context that began after `since`.
-async fn await_ready(path: &std::path::Path, since: f64, limit: Duration) -> Result<(), Trouble> {
+async fn await_ready(path: &Path, since: f64, limit: Duration) -> Result<(), Trouble> {
     let began = Instant::now();
     loop {
         let status = Status::read(path).ok().filter(|status| status.looked_at >= since);
@@ -131,7 +149,7 @@ fn live(stage: &str, place: &WhereArgs, supervisor: SupervisorKind, resolve: Res
 }
 
 /// On this thread alone: programs are tied to the thread that started them.
-fn in_runtime(work: impl Future<Output = Result<(), Trouble>>) -> Result<(), Trouble> {
+fn in_runtime<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Trouble::new(Code::PreflightFailed, error.to_string()))?;
     runtime.block_on(work)

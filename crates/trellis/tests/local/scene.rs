@@ -234,6 +234,7 @@ pub fn node(superlink: &str) -> NodeSpec {
         json_logs: false,
         tunnel: None,
         keepalive: None,
+        rules: None,
     }
 }
 

@@ -67,6 +67,8 @@ fn good_guest() -> Files {
 
 /// What is not well: verdict, check, and a part of what was found and of what to do.
 type Expected = [(Verdict, &'static str, &'static str, &'static str)];
+/// What is taken from a sound machine, what is put there instead, and what is to be said of it.
+type Case<'a> = (&'a [&'static str], &'a [(&'static str, &'static str)], &'a Expected);
 
 fn compare(checks: &[Check], expected: &Expected, what: &str) {
     let bad: Vec<&Check> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
@@ -95,7 +97,7 @@ fn hosts() {
     let gpu = "sys/bus/pci/devices/0000:65:00.0/driver";
     let rule = "etc/udev/rules.d/99-vfio.rules";
     let probe = "var/tmp/one/etc/im/kvm-probes.d/pci.conf";
-    let cases: &[(&[&str], &[(&str, &str)], &Expected)] = &[
+    let cases: &[Case<'_>] = &[
         (&[], &[], &[]),
         (&[], &[("proc/cmdline", "amd_iommu=on iommu=pt")], &[]),
         (&[], &[("proc/cmdline", "quiet")], &[]),
@@ -136,7 +138,7 @@ fn hosts() {
 async fn guests() {
     use Verdict::{Problem, Warning};
     let smi = "usr/bin/nvidia-smi";
-    let cases: &[(&[&str], &[(&str, &str)], &Expected)] = &[
+    let cases: &[Case<'_>] = &[
         (&[], &[], &[]),
         (&["sys/bus"], &[], &[(Warning, "gpu", "apps use the CPU", "SHORT_ADDRESS")]),
         (&["proc/driver"], &[], &[(Problem, "driver", "not loaded", "modprobe nvidia")]),

@@ -1,0 +1,86 @@
+//! Where the coordinator of a federation is, and whom to trust: told by its VM, written down by the driver of its site, read by
+//! the drivers of all sites. And what nodes join with, which only the coordinator can give.
+
+use std::io;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use trellis_client::{CreateJoinToken, Patience, Security, SuperLink, Target, Token, Trust};
+use trellis_one::keys;
+use trellis_plan::ResourceId;
+
+use crate::disk;
+use crate::home::Home;
+use crate::view::VmSeen;
+
+/// A VM may take its time to boot before it joins.
+const JOIN_SECONDS: u64 = 6 * 3600;
+const CONNECT: std::time::Duration = std::time::Duration::from_secs(5);
+const ANSWER: std::time::Duration = std::time::Duration::from_secs(10);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coordinator {
+    pub fleet: Option<String>,
+    pub control: Option<String>,
+    pub http: Option<String>,
+    /// Base64 of the PEM of all authorities to trust.
+    pub trust: Option<String>,
+}
+
+impl Coordinator {
+    /// `None`: it has not said yet where it is.
+    pub fn of(vm: &VmSeen) -> Option<Coordinator> {
+        let said = |name: &str| vm.attribute(name).map(str::to_owned);
+        Some(Coordinator {
+            fleet: Some(said(keys::FL_ENDPOINT)?),
+            control: said(keys::TRELLIS_CONTROL),
+            http: said(keys::TRELLIS_HTTP),
+            trust: said(keys::FL_CA_CERT),
+        })
+    }
+
+    pub fn read(home: &Home) -> io::Result<Option<Coordinator>> {
+        disk::read_json(&home.coordinator())
+    }
+
+    /// For the other drivers, and the authorities for users.
+    pub fn write(&self, home: &Home) -> io::Result<()> {
+        match self.trust.as_ref().and_then(|text| STANDARD.decode(text).ok()) {
+            Some(pem) => disk::write(&home.trust(), &pem)?,
+            None => disk::remove(&home.trust())?,
+        }
+        disk::write_json(&home.coordinator(), self)
+    }
+
+    /// What only this coordinator had goes with it.
+    pub fn remove(home: &Home) -> io::Result<()> {
+        disk::remove(&home.coordinator())?;
+        disk::remove(&home.trust())?;
+        disk::remove(&home.admin_token())
+    }
+
+    /// Asks the SuperLink for something that a node may join with.
+    pub async fn join_token(&self, home: &Home, id: &ResourceId) -> Result<String, String> {
+        let http = self.http.as_deref().ok_or("the coordinator does not say where its HTTP API is")?;
+        let (host, port) = http.rsplit_once(':').ok_or_else(|| format!("{http} is no address"))?;
+        let port = port.parse().map_err(|_| format!("{http} is no address"))?;
+        let security = match self.trust {
+            None => Security::Plaintext,
+            Some(_) => Security::Tls(Trust::bundle(&home.trust()).map_err(|error| error.to_string())?),
+        };
+        let token = read_token(&home.admin_token())?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let target = Target { host, port, security, token: Some(token) };
+        let patience = Patience { connect: CONNECT, answer: ANSWER, retries: Vec::new() };
+        let call = CreateJoinToken { ttl_s: JOIN_SECONDS, label: id.part.name() };
+        let made = SuperLink::new(target).with_patience(patience).call(&call).await;
+        made.map(|made| made.token).map_err(|error| format!("the SuperLink gives no join token: {error}"))
+    }
+}
+
+fn read_token(path: &Path) -> Result<Token, String> {
+    let text = disk::read(path).map_err(|error| error.to_string())?.unwrap_or_default();
+    Token::parse(&String::from_utf8_lossy(&text)).map_err(|error| format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,339 @@
+//! All parts of one federation at one site: their records, whose orders count, what was seen last. Takes orders, and tells what
+//! is there; who carries out what the records ask for is the [`crate::keeper`].
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, flock};
+use tokio::sync::{Mutex, MutexGuard, Notify};
+use trellis_one::keys::TRELLIS_INSTANCE;
+use trellis_plan::{
+    Action, Desired, Millis, Observation, Offer, Orders, Outcome, PoolRules, ResourceId, Seen, Sighting, Spec, Verb,
+};
+use trellis_spec::Name;
+
+use crate::cloud::{Cloud, Trouble};
+use crate::disk;
+use crate::driver::{HouseSettings, Wake};
+use crate::home::Home;
+use crate::memory::{Limits, Memory};
+use crate::next::settle;
+use crate::record::{Record, Told, VERSION};
+use crate::render::RoleOf;
+use crate::render::labels;
+use crate::sight::{Looked, sight};
+use crate::view::{Life, View};
+
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
+pub struct Fleet {
+    pub federation: Name,
+    pub site: Name,
+    pub home: Home,
+    /// As the document has it now.
+    cloud: StdMutex<Arc<Cloud>>,
+    pub limits: Limits,
+    pub wake: Wake,
+    /// The authorities of a coordinator that another driver made.
+    pub trust: Option<PathBuf>,
+    /// Something else is wanted than before.
+    pub changed: Notify,
+    state: Mutex<State>,
+    /// By pool: rules that OneFlow itself follows.
+    rules: StdMutex<BTreeMap<Name, PoolRules>>,
+    /// Held as long as the fleet is there.
+    _lock: File,
+}
+
+pub struct State {
+    pub records: BTreeMap<ResourceId, Record>,
+    /// Parts whose records cannot be read. Nobody knows what they are.
+    pub unreadable: BTreeMap<ResourceId, String>,
+    pub orders: Orders,
+    pub memory: Memory,
+    /// What stands in the way of parts that have no VM, and does not go by itself.
+    pub trouble: Option<String>,
+    /// As it was seen last.
+    pub view: Option<View>,
+}
+
+impl Fleet {
+    /// Reads what earlier drivers left. `Err`: why nothing can be done here.
+    pub fn open(settings: &HouseSettings, federation: &Name, site: &Name, cloud: &Arc<Cloud>) -> io::Result<Fleet> {
+        let home = Home::new(&settings.directory, federation, site);
+        disk::make_directory(&home.records())?;
+        let lock = File::create(home.lock())?;
+        if !take(&lock) {
+            let text = format!("another control plane is at work in {}", home.site().display());
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+        }
+        let (mut records, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
+        for (id, record) in read_records(&home, federation, site)? {
+            match record {
+                Ok(record) => drop(records.insert(id, record)),
+                Err(why) => drop(unreadable.insert(id, why)),
+            }
+        }
+        let orders = disk::read_json(&home.orders())?.unwrap_or_default();
+        let state = State { records, unreadable, orders, memory: Memory::default(), trouble: None, view: None };
+        Ok(Fleet {
+            federation: federation.clone(),
+            site: site.clone(),
+            home,
+            cloud: StdMutex::new(Arc::clone(cloud)),
+            limits: settings.limits,
+            wake: Arc::clone(&settings.wake),
+            trust: (settings.trust)(federation),
+            changed: Notify::new(),
+            state: Mutex::new(state),
+            rules: StdMutex::default(),
+            _lock: lock,
+        })
+    }
+
+    pub async fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().await
+    }
+
+    pub fn cloud(&self) -> Arc<Cloud> {
+        Arc::clone(&locked(&self.cloud))
+    }
+
+    /// The document may have another network, or another file of who calls.
+    pub fn move_to(&self, cloud: &Arc<Cloud>) {
+        let mut known = locked(&self.cloud);
+        if known.one != cloud.one {
+            *known = Arc::clone(cloud);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Rules of pools, as the document has them now.
+    pub fn hear(&self, wanted: &[&Desired]) {
+        let mut rules = BTreeMap::new();
+        for desired in wanted {
+            let found = match &desired.spec {
+                Spec::Node(spec) => spec.rules.as_ref(),
+                Spec::Coordinator(_) => None,
+            };
+            if let (Some(key), Some(found)) = (desired.id.node_key(), found) {
+                rules.insert(key.pool.clone(), found.clone());
+            }
+        }
+        let mut known = locked(&self.rules);
+        if *known != rules {
+            *known = rules;
+            self.changed.notify_one();
+        }
+    }
+
+    pub fn rules(&self) -> BTreeMap<Name, PoolRules> {
+        locked(&self.rules).clone()
+    }
+
+    pub async fn observe(&self, cloud: &Cloud) -> Observation {
+        match cloud.glance(&self.federation, &self.site).await {
+            Ok(view) => self.seen(view).await,
+            Err(Trouble { why, .. }) => {
+                cloud.forget().await;
+                Observation::Unreachable { why }
+            }
+        }
+    }
+
+    async fn seen(&self, view: View) -> Observation {
+        let rules = self.rules();
+        let mut state = self.lock().await;
+        let now_ms = now_ms();
+        state.memory.look(&view, &self.limits, now_ms);
+        let mut resources = state.sightings(&view, &self.limits, now_ms);
+        let lost = state.unreadable.iter().map(|(id, why)| (id.clone(), Sighting::Unknown { why: why.clone() }));
+        resources.extend(lost);
+        let sizes = sizes(&view, &rules);
+        state.view = Some(view);
+        Observation::Seen(Seen { resources, complete: true, offer: Offer::default(), sizes })
+    }
+
+    /// Takes an order. It is on disk before anything is done.
+    pub async fn apply(&self, action: &Action) -> io::Result<Outcome> {
+        let id = action.id();
+        let mut state = self.lock().await;
+        if let Some(why) = state.unreadable.get(id) {
+            return Ok(Outcome::Failed { why: format!("nobody knows what it is: {why}") });
+        }
+        if let Some(refused) = state.orders.taken_over(&action.order) {
+            return Ok(refused);
+        }
+        let mut orders = state.orders.clone();
+        if orders.advance(action.order.fence) {
+            disk::write_json(&self.home.orders(), &orders)?;
+            state.orders = orders;
+        }
+        let outcome = match state.records.get(id).cloned() {
+            Some(record) => self.turn(&mut state, &record, action)?,
+            None => self.begin(&mut state, action).await?,
+        };
+        self.changed.notify_one();
+        Ok(outcome)
+    }
+
+    fn turn(&self, state: &mut State, record: &Record, action: &Action) -> io::Result<Outcome> {
+        let told = state.told(record);
+        match record.apply(action, &told, now_ms()) {
+            Err(refused) => Ok(refused),
+            Ok(turn) => {
+                if matches!(action.verb, Verb::Restart { .. } | Verb::Replace(_)) {
+                    state.memory.forgive(record.vm);
+                    state.trouble = None;
+                }
+                if turn.record != *record {
+                    self.note(state, turn.record)?;
+                }
+                Ok(turn.outcome)
+            }
+        }
+    }
+
+    async fn begin(&self, state: &mut State, action: &Action) -> io::Result<Outcome> {
+        let id = action.id();
+        if let Some(refused) = state.orders.gone.get(id).and_then(|gone| action.order.too_late(gone)) {
+            return Ok(refused);
+        }
+        match &action.verb {
+            Verb::Create(desired) => {
+                self.note(state, Record::new(desired.clone(), action.order, now_ms()))?;
+                Ok(Outcome::Started)
+            }
+            Verb::Replace(_) | Verb::Restart { .. } => {
+                Ok(Outcome::Refused { why: "there is none".to_owned(), retry: true })
+            }
+            Verb::Drain { .. } => Ok(Outcome::Done),
+            Verb::Delete { .. } => {
+                // A VM with its mark may be there although nobody remembers it.
+                let view = match self.cloud().glance(&self.federation, &self.site).await {
+                    Ok(view) => view,
+                    Err(Trouble { why, .. }) => return Ok(Outcome::Refused { why, retry: true }),
+                };
+                if let Some(record) = settle(&state.records, &view, now_ms()).found(id) {
+                    return self.turn(state, &record, action);
+                }
+                self.note_gone(state, id, action.order)?;
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    pub fn note(&self, state: &mut State, record: Record) -> io::Result<()> {
+        disk::write_json(&self.home.record(&record.id), &record)?;
+        state.records.insert(record.id.clone(), record);
+        Ok(())
+    }
+
+    fn note_gone(&self, state: &mut State, id: &ResourceId, order: trellis_plan::Order) -> io::Result<()> {
+        let mut orders = state.orders.clone();
+        orders.gone.insert(id.clone(), order);
+        disk::write_json(&self.home.orders(), &orders)?;
+        state.orders = orders;
+        Ok(())
+    }
+
+    /// Nothing is left of a part. Its record goes last.
+    pub fn note_over(&self, state: &mut State, id: &ResourceId) -> io::Result<()> {
+        let Some(order) = state.records.get(id).map(|record| record.order) else { return Ok(()) };
+        self.note_gone(state, id, order)?;
+        disk::remove(&self.home.record(id))?;
+        state.records.remove(id);
+        Ok(())
+    }
+}
+
+impl State {
+    /// What is told of every part, with what this look shows for the first time.
+    pub fn sightings(&self, view: &View, limits: &Limits, now_ms: Millis) -> BTreeMap<ResourceId, Sighting> {
+        let mut records = self.records.clone();
+        for record in settle(&self.records, view, now_ms).changed {
+            records.insert(record.id.clone(), record);
+        }
+        let looked = Looked { view, memory: &self.memory, limits, trouble: self.trouble.as_deref(), now_ms };
+        records.values().map(|record| (record.id.clone(), sight(record, &looked))).collect()
+    }
+
+    fn told(&self, record: &Record) -> Told {
+        let (Some(view), Some(id)) = (&self.view, record.vm) else { return Told::default() };
+        match view.vm(id) {
+            None => Told { lost: true, ..Told::default() },
+            Some(vm) => Told {
+                instance: vm.attribute(TRELLIS_INSTANCE).map(str::to_owned),
+                runs: vm.life == Life::Runs,
+                lost: vm.life == Life::Stops,
+            },
+        }
+    }
+}
+
+/// Of pools whose size OneFlow decides: what it decided.
+fn sizes(view: &View, rules: &BTreeMap<Name, PoolRules>) -> BTreeMap<Name, u32> {
+    let Some(service) = view.service() else { return BTreeMap::new() };
+    let size = |pool: &Name| {
+        let of_pool = |vm: &&crate::view::VmSeen| vm.attribute(labels::POOL) == Some(pool.as_str());
+        let long = RoleOf::long_name(pool);
+        let name = view.vms.iter().find(of_pool).and_then(|vm| vm.role()).unwrap_or(&long);
+        service.role(name).map(|role| (pool.clone(), role.cardinality))
+    };
+    rules.keys().filter_map(size).collect()
+}
+
+type Found = (ResourceId, Result<Record, String>);
+
+fn read_records(home: &Home, federation: &Name, site: &Name) -> io::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(home.records())? {
+        let path = entry?.path();
+        let is_record = path.extension().is_some_and(|extension| extension == "json");
+        let name = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_record);
+        let Some(id) = name.and_then(|name| id_of(federation, site, name)) else { continue };
+        let record = match disk::read_json::<Record>(&path) {
+            Ok(Some(record)) if record.version == VERSION => Ok(record),
+            Ok(Some(record)) => {
+                Err(format!("{} is of form {}, and this program knows {VERSION}", path.display(), record.version))
+            }
+            Ok(None) => continue,
+            Err(error) => Err(error.to_string()),
+        };
+        found.push((id, record));
+    }
+    Ok(found)
+}
+
+fn id_of(federation: &Name, site: &Name, name: &str) -> Option<ResourceId> {
+    let text = match name {
+        "coordinator" => format!("{federation}/{site}/coordinator"),
+        node => format!("{federation}/{site}/node/{node}"),
+    };
+    ResourceId::try_from(text).ok()
+}
+
+/// A driver that is just being dropped may hold its lock for a moment.
+fn take(lock: &File) -> bool {
+    for _ in 0..LOCK_TRIES {
+        if flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    false
+}
+
+pub fn now_ms() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
+
+fn locked<T>(mutex: &StdMutex<T>) -> StdGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,77 @@
+//! Where the driver keeps things: `<directory>/<federation>/` is the federation's, shared by the drivers of all its sites;
+//! `<site>/` below it is one driver's own.
+
+use std::path::{Path, PathBuf};
+
+use trellis_plan::ResourceId;
+use trellis_spec::Name;
+
+const TRUST: &str = "trust.pem";
+const ADMIN_TOKEN: &str = "admin.token";
+
+pub fn trust(directory: &Path, federation: &Name) -> PathBuf {
+    directory.join(federation.as_str()).join(TRUST)
+}
+
+pub fn admin_token(directory: &Path, federation: &Name) -> PathBuf {
+    directory.join(federation.as_str()).join(ADMIN_TOKEN)
+}
+
+#[derive(Debug, Clone)]
+pub struct Home {
+    federation: PathBuf,
+    site: PathBuf,
+}
+
+impl Home {
+    pub fn new(directory: &Path, federation: &Name, site: &Name) -> Home {
+        let federation = directory.join(federation.as_str());
+        // Apart from the federation's own files, whatever the site is called.
+        let site = federation.join("sites").join(site.as_str());
+        Home { federation, site }
+    }
+
+    /// Where the coordinator is reached and whom to trust: written by the driver of its site, read by the others.
+    pub fn coordinator(&self) -> PathBuf {
+        self.federation.join("coordinator.json")
+    }
+
+    /// The same authorities as a file, for users.
+    pub fn trust(&self) -> PathBuf {
+        self.federation.join(TRUST)
+    }
+
+    pub fn admin_token(&self) -> PathBuf {
+        self.federation.join(ADMIN_TOKEN)
+    }
+
+    /// Private keys of the tunnels of all sites: each side needs the other's public one.
+    pub fn tunnel_key(&self, site: &Name) -> PathBuf {
+        self.federation.join("tunnels").join(format!("{site}.key"))
+    }
+
+    pub fn tunnels(&self) -> PathBuf {
+        self.federation.join("tunnels")
+    }
+
+    pub fn site(&self) -> &Path {
+        &self.site
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.site.join("lock")
+    }
+
+    pub fn orders(&self) -> PathBuf {
+        self.site.join("orders.json")
+    }
+
+    pub fn records(&self) -> PathBuf {
+        self.site.join("parts")
+    }
+
+    pub fn record(&self, id: &ResourceId) -> PathBuf {
+        // A pool may be called `coordinator`; its nodes have a number.
+        self.records().join(format!("{}.json", id.part.name()))
+    }
+}

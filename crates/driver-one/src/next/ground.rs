@@ -1,0 +1,88 @@
+//! What a look changes in the records: VMs that were found to be a part's, and parts of which nothing is left.
+
+use std::collections::BTreeMap;
+
+use trellis_plan::{Generation, Millis, ResourceId};
+
+use crate::record::{Record, Restart, Wish};
+use crate::render::labels;
+use crate::view::{Life, View};
+
+/// Records to write, and parts whose records go.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Settled {
+    pub changed: Vec<Record>,
+    pub gone: Vec<ResourceId>,
+}
+
+impl Settled {
+    /// What was found of a part that nobody remembered.
+    pub fn found(&self, id: &ResourceId) -> Option<Record> {
+        self.changed.iter().find(|record| record.id == *id).cloned()
+    }
+}
+
+pub fn settle(records: &BTreeMap<ResourceId, Record>, view: &View, now_ms: Millis) -> Settled {
+    let mut settled = Settled::default();
+    for record in records.values() {
+        match record.wish {
+            Wish::Gone if is_over(records, record, view) => settled.gone.push(record.id.clone()),
+            _ => {
+                let after = followed(record, view);
+                if after != *record {
+                    settled.changed.push(after);
+                }
+            }
+        }
+    }
+    settled.changed.extend(found(records, view, now_ms));
+    settled
+}
+
+/// VMs with a mark of ours that nobody remembers.
+fn found(records: &BTreeMap<ResourceId, Record>, view: &View, now_ms: Millis) -> Vec<Record> {
+    let mut found: BTreeMap<ResourceId, Record> = BTreeMap::new();
+    for vm in view.vms.iter().filter(|vm| !vm.is_leaving()) {
+        let Some(id) = vm.mark().and_then(|mark| ResourceId::try_from(mark.to_owned()).ok()) else { continue };
+        if records.contains_key(&id) || found.contains_key(&id) {
+            continue;
+        }
+        let generation = vm.assignment().and_then(|told| Generation::try_from(told.generation).ok());
+        found.insert(id.clone(), Record::found(id, vm.id, generation, now_ms));
+    }
+    found.into_values().collect()
+}
+
+fn followed(record: &Record, view: &View) -> Record {
+    let mut record = record.clone();
+    record.abandoned.retain(|id| view.vm(*id).is_some());
+    if record.vm.is_none() {
+        let own = view.marked(&record.id).find(|vm| !record.abandoned.contains(&vm.id) && !vm.is_leaving());
+        record.vm = own.map(|vm| vm.id);
+    }
+    let runs = record.vm.and_then(|id| view.vm(id)).is_some_and(|vm| vm.life == Life::Runs);
+    if let (true, Some(Restart { machine, .. })) = (runs, &mut record.restart) {
+        *machine = false;
+    }
+    record
+}
+
+/// Nothing is left of it; and where it is the last one, nothing of the federation at this site.
+fn is_over(records: &BTreeMap<ResourceId, Record>, record: &Record, view: &View) -> bool {
+    let has_vm = view.marked(&record.id).next().is_some() || record.abandoned.iter().any(|id| view.vm(*id).is_some());
+    let has_state = record.id.node_key().is_none() && has_image(record, view, "state");
+    if has_vm || has_state {
+        return false;
+    }
+    let is_last = !records.values().any(Record::is_wanted);
+    !is_last || (view.is_empty() && !has_image(record, view, "upload"))
+}
+
+fn has_image(record: &Record, view: &View, purpose: &str) -> bool {
+    view.images.iter().any(|image| {
+        let is = |label: &str, value: &str| image.attributes.get(label).is_some_and(|found| found == value);
+        is(labels::FEDERATION, record.id.federation.as_str())
+            && is(labels::SITE, record.id.site.as_str())
+            && is(labels::PURPOSE, purpose)
+    })
+}

@@ -1,0 +1,229 @@
+//! The context of a role's VMs, and the assignment of each. What every VM of the role may know is in the context; what is one
+//! VM's own is in its assignment. Secrets are in contexts only, and only in those of the role that needs them: attributes
+//! of a VM are shown by OneGate to all VMs of its service, contexts are not.
+
+use trellis_one::keys::Assignment;
+use trellis_plan::{Spec, Tunnel};
+use trellis_spec::{Name, Runtime, Tls};
+
+use super::settings::{Settings, set, settings};
+use super::{GATEWAY, RoleOf, SUPERLINK, SUPERNODE, digest};
+use crate::secrets::{OwnCertificate, Secrets};
+
+/// Variables that differ between nodes of a pool, or follow from where the coordinator is.
+const OF_ONE_VM: [&str; 2] = ["FL_NODE_CONFIG", "FL_SUPERLINK_ADDRESS"];
+
+/// What is known of the rest of the federation when an assignment is made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Base64 of the PEM of all authorities to trust.
+    pub trust: Option<String>,
+    /// Where the site's gateway is, as its neighbours see it.
+    pub gateway: Option<String>,
+}
+
+/// The CONTEXT of a role's VMs.
+pub fn context(role: &RoleOf, spec: Option<&Spec>, secrets: &Secrets) -> Vec<(String, String)> {
+    let mut values = spec.map(settings).unwrap_or_default();
+    values.retain(|name, _| !OF_ONE_VM.contains(&name.as_str()));
+    let word = match role {
+        RoleOf::SuperLink => SUPERLINK,
+        RoleOf::Pool(_) => SUPERNODE,
+        RoleOf::Gateway => GATEWAY,
+    };
+    set(&mut values, "FL_ROLE", word);
+    match spec {
+        Some(Spec::Coordinator(spec)) => {
+            set(&mut values, "FL_ADMIN_TOKEN", secrets.admin_token.clone());
+            if let (Tls::Files { .. }, Some(own)) = (&spec.tls, &secrets.certificate) {
+                let OwnCertificate { trust, certificate, key } = own;
+                set(&mut values, "FL_SSL_CA_CERTFILE", trust.clone());
+                set(&mut values, "FL_SSL_CERTFILE", certificate.clone());
+                set(&mut values, "FL_SSL_KEYFILE", key.clone());
+            }
+        }
+        Some(Spec::Node(_)) => {}
+        None => {
+            if let Some(keys) = &secrets.tunnel {
+                set(&mut values, "WG_PRIVATE_KEY", keys.private.clone());
+            }
+        }
+    }
+    let infrastructure =
+        [("NETWORK", "YES"), ("REPORT_READY", "YES"), ("SSH_PUBLIC_KEY", "$USER[SSH_PUBLIC_KEY]"), ("TOKEN", "YES")];
+    let ours = values.into_iter().map(|(name, value)| (format!("ONEAPP_{name}"), value));
+    let theirs = infrastructure.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    ours.chain(theirs).collect()
+}
+
+/// What the VM of a part is told.
+pub fn assignment(
+    part: String,
+    generation: String,
+    spec: &Spec,
+    surroundings: &Surroundings,
+    join_token: Option<&str>,
+) -> Assignment {
+    let mut values = settings(spec);
+    if let Spec::Node(spec) = spec {
+        if let (true, Some(trust)) = (spec.tls != Tls::Off, &surroundings.trust) {
+            set(&mut values, "FL_SSL_CA_CERTFILE", trust.clone());
+        }
+        // Those of Flower are registered by their keys, and know no tokens.
+        if let (Runtime::Trellis, Some(token)) = (&spec.runtime, join_token) {
+            set(&mut values, "FL_JOIN_TOKEN", token);
+        }
+    }
+    if let (Some(tunnel), Some(gateway)) = (tunnel(spec), &surroundings.gateway) {
+        set(&mut values, "FL_ROUTES", routes(tunnel, gateway));
+    }
+    if let (Spec::Coordinator(_), Some(tunnel)) = (spec, tunnel(spec)) {
+        let networks: Vec<&str> = allowed(tunnel).collect();
+        set(&mut values, "FL_ALLOWED_NETWORKS", networks.join(","));
+    }
+    Assignment { part, generation, settings: values }
+}
+
+/// What the gateway of a site is told.
+pub fn gateway_assignment(federation: &Name, site: &Name, tunnel: &Tunnel, secrets: &Secrets) -> Assignment {
+    let mut values = Settings::new();
+    set(&mut values, "WG_LOCAL_ADDRESS", tunnel.address.clone());
+    set(&mut values, "WG_LISTEN_PORT", tunnel.listen_port.to_string());
+    set(&mut values, "WG_MTU", tunnel.mtu.to_string());
+    for (number, peer) in (1..).zip(&tunnel.peers) {
+        let Some(public) = secrets.tunnel.as_ref().and_then(|keys| keys.public.get(&peer.site)) else { continue };
+        let name = |rest: &str| format!("WG_PEER_{number}_{rest}");
+        set(&mut values, &name("PUBLIC_KEY"), public.clone());
+        set(&mut values, &name("ALLOWED_IPS"), peer.allowed.join(","));
+        if let Some(endpoint) = &peer.endpoint {
+            set(&mut values, &name("ENDPOINT"), endpoint.clone());
+        }
+        set(&mut values, &name("KEEPALIVE"), peer.keepalive_s.unwrap_or(0).to_string());
+    }
+    let generation = digest(format!("{values:?}").as_bytes());
+    Assignment { part: gateway_part(federation, site), generation: format!("{generation:016x}"), settings: values }
+}
+
+/// The mark of a gateway. It is no part of the plan: it comes and goes with those that need it.
+pub fn gateway_part(federation: &Name, site: &Name) -> String {
+    format!("{federation}/{site}/{GATEWAY}")
+}
+
+pub fn tunnel(spec: &Spec) -> Option<&Tunnel> {
+    match spec {
+        Spec::Coordinator(spec) => spec.tunnel.as_ref(),
+        Spec::Node(spec) => spec.tunnel.as_ref(),
+    }
+}
+
+fn allowed(tunnel: &Tunnel) -> impl Iterator<Item = &str> {
+    tunnel.peers.iter().flat_map(|peer| &peer.allowed).map(String::as_str)
+}
+
+fn routes(tunnel: &Tunnel, gateway: &str) -> String {
+    let routes: Vec<String> = allowed(tunnel).map(|network| format!("{network} via {gateway}")).collect();
+    routes.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::ffi::OsString;
+
+    use trellis_appliance::context::Values;
+    use trellis_appliance::settings::{Role, RoleSettings, Settings as Read};
+    use trellis_plan::{Keepalive, TunnelPeer};
+    use trellis_spec::{ConfigValue, FlowerVersion, Framework};
+    use trellis_tunnel::PrivateKey;
+
+    use super::*;
+    use crate::secrets::TunnelKeys;
+    use crate::testing;
+
+    fn secrets() -> Secrets {
+        let private = PrivateKey::from_bytes([7; 32]).expect("a key");
+        let other = PrivateKey::from_bytes([9; 32]).expect("a key").public().to_string();
+        let tunnel = TunnelKeys { private: private.reveal(), public: BTreeMap::from([(testing::name("far"), other)]) };
+        Secrets { admin_token: "token".to_owned(), tunnel: Some(tunnel), certificate: None }
+    }
+
+    fn with_tunnel() -> Tunnel {
+        Tunnel {
+            address: "10.66.0.1/24".to_owned(),
+            listen_port: 51820,
+            mtu: 1420,
+            peers: vec![TunnelPeer {
+                site: testing::name("far"),
+                endpoint: Some("gw.example.org:51820".to_owned()),
+                allowed: vec!["10.66.0.2/32".to_owned(), "10.2.0.0/16".to_owned()],
+                keepalive_s: Some(25),
+            }],
+        }
+    }
+
+    /// What the appliance makes of its context and its assignment.
+    fn read(context: Vec<(String, String)>, assignment: &Assignment, role: Role) -> Read {
+        let mut values = Values::default();
+        values.add_environment(context.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value))));
+        values.add_assignment(assignment);
+        match trellis_appliance::read(&values, role) {
+            Ok((settings, _)) => settings,
+            Err(problems) => panic!("{problems}"),
+        }
+    }
+
+    #[test]
+    fn the_appliance_understands_what_a_coordinator_is_told() {
+        let mut spec = testing::coordinator();
+        spec.tunnel = Some(with_tunnel());
+        spec.keepalive = Some(Keepalive { interval_s: 60, timeout_s: 20 });
+        spec.node_auth = true;
+        let spec = Spec::Coordinator(spec);
+        let context = context(&RoleOf::SuperLink, Some(&spec), &secrets());
+        let around = Surroundings { trust: None, gateway: Some("10.0.0.5".to_owned()) };
+        let told = assignment("f/lab/coordinator".to_owned(), "00000000000000ab".to_owned(), &spec, &around, None);
+        assert!(!told.settings.contains_key("FL_ADMIN_TOKEN"), "OneGate shows it to others");
+        let read = read(context, &told, Role::SuperLink);
+        assert_eq!(read.common.routes.len(), 2);
+        let RoleSettings::SuperLink(link) = read.role else { panic!("{:?}", read.role) };
+        assert_eq!(link.admin_token.as_deref(), Some("token"));
+        assert!(link.node_auth);
+    }
+
+    #[test]
+    fn the_appliance_understands_what_a_node_is_told() {
+        let text = ConfigValue::Text("two words, \"quoted\"".to_owned());
+        let Spec::Node(mut spec) = testing::desired("f/lab/node/gpu-3").spec else { panic!("a node") };
+        spec.node_config.insert("data".to_owned(), text);
+        spec.framework = Some(Framework::Sklearn);
+        spec.runtime = Runtime::Flower(FlowerVersion { minor: 31, patch: 0 });
+        spec.keepalive = Some(Keepalive { interval_s: 60, timeout_s: 20 });
+        let spec = Spec::Node(spec);
+        let context = context(&RoleOf::Pool(testing::name("gpu")), Some(&spec), &secrets());
+        assert!(!context.iter().any(|(name, _)| name.contains("ADMIN") || name.contains("PRIVATE")), "{context:?}");
+        let part = "f/lab/node/gpu-3".to_owned();
+        let around = Surroundings::default();
+        let told = assignment(part.clone(), "00000000000000ab".to_owned(), &spec, &around, Some("join"));
+        let read = read(context, &told, Role::SuperNode);
+        assert_eq!((read.common.part, read.common.flower_version), (Some(part), Some("1.31.0".to_owned())));
+        let RoleSettings::SuperNode(node) = read.role else { panic!("{:?}", read.role) };
+        assert_eq!(node.coordinator.as_deref(), Some("10.0.0.4:9092"));
+        assert_eq!(node.join_token, None, "Flower's own nodes have keys, and no tokens");
+        assert_eq!(node.node_config["data"].as_str(), Some("two words, \"quoted\""));
+        assert_eq!(node.node_config["partition-id"].as_integer(), Some(0));
+        assert!(node.gpu.is_some_and(|gpu| !gpu.fallback_to_cpu));
+    }
+
+    #[test]
+    fn the_appliance_understands_what_a_gateway_is_told() {
+        let (federation, site) = (testing::name("f"), testing::name("lab"));
+        let context = context(&RoleOf::Gateway, None, &secrets());
+        let told = gateway_assignment(&federation, &site, &with_tunnel(), &secrets());
+        assert!(!format!("{told:?}").contains(&secrets().tunnel.expect("keys").private), "{told:?}");
+        // The image is that of a SuperLink.
+        let read = read(context, &told, Role::SuperLink);
+        let RoleSettings::Gateway(gateway) = read.role else { panic!("{:?}", read.role) };
+        assert_eq!(gateway.peers.len(), 1);
+        assert_eq!(gateway.peers[0].allowed_ips, ["10.66.0.2/32", "10.2.0.0/16"]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The OneFlow service of a federation at a site: one role for the coordinator, one for each pool, one for the gateway. How
+//! each version of OneFlow wants it written is not known here.
+
+use std::collections::BTreeMap;
+
+use trellis_one::Template;
+use trellis_one::flow::{
+    Adjustment, Deployment, ElasticityPolicy, RoleKind, RoleTemplate, ScheduledPolicy, ServiceTemplate, ShutdownAction,
+    When,
+};
+use trellis_plan::PoolRules;
+use trellis_spec::{Change, Name, SiteRule};
+
+use super::{RoleOf, SUPERLINK, digest, service_name, template_name};
+
+/// A service takes the next order as soon as it has carried out one.
+const COOLDOWN_S: u32 = 0;
+
+/// What a role's VMs are made of, and how many there are.
+pub struct Crewed<'a> {
+    pub of: &'a RoleOf,
+    pub name: &'a str,
+    pub template: i32,
+    pub count: u32,
+    /// How OneFlow itself decides how many there are; `None`: the driver alone does.
+    pub rules: Option<&'a PoolRules>,
+}
+
+/// One role. Nodes follow a coordinator of the same service, and OneFlow never decides how many coordinators there are.
+pub fn role(federation: &Name, site: &Name, crewed: &Crewed<'_>, superlink: bool) -> RoleTemplate {
+    let parents = match crewed.of {
+        RoleOf::Pool(_) if superlink => vec![SUPERLINK.to_owned()],
+        _ => Vec::new(),
+    };
+    let rules = crewed.rules.filter(|_| matches!(crewed.of, RoleOf::Pool(_)));
+    RoleTemplate {
+        name: crewed.name.to_owned(),
+        kind: RoleKind::Vm,
+        cardinality: rules.map_or(crewed.count, |rules| crewed.count.clamp(rules.min, rules.max)),
+        template_id: crewed.template,
+        template_name: Some(template_name(federation, site, crewed.name)),
+        template_contents: Template::new(),
+        user_inputs: BTreeMap::new(),
+        parents,
+        shutdown_action: None,
+        min_vms: rules.map(|rules| rules.min),
+        max_vms: rules.map(|rules| rules.max),
+        cooldown_s: Some(rules.map_or(COOLDOWN_S, |rules| rules.cooldown_s)),
+        elasticity_policies: rules.map(elasticity).unwrap_or_default(),
+        scheduled_policies: rules.map(schedules).unwrap_or_default(),
+    }
+}
+
+fn elasticity(rules: &PoolRules) -> Vec<ElasticityPolicy> {
+    let policy = |rule: &SiteRule| match rule {
+        SiteRule::Schedule { .. } => None,
+        SiteRule::Metric(rule) => Some(ElasticityPolicy {
+            adjustment: match rule.change {
+                Change::By(count) => Adjustment::Change(count),
+                Change::To(count) => Adjustment::Cardinality(count),
+                Change::Percent(percent) => Adjustment::Percentage { percent, min_step: Some(1) },
+            },
+            expression: rule.when.to_string(),
+            period_number: Some(rule.periods),
+            period_s: Some(rule.period_s),
+            cooldown_s: Some(rule.cooldown_s.unwrap_or(rules.cooldown_s)),
+        }),
+    };
+    rules.rules.iter().filter_map(policy).collect()
+}
+
+fn schedules(rules: &PoolRules) -> Vec<ScheduledPolicy> {
+    let policy = |rule: &SiteRule| match rule {
+        SiteRule::Metric(_) => None,
+        SiteRule::Schedule { at, count } => {
+            let (adjustment, when) = (Adjustment::Cardinality(*count), When::Recurring(at.to_string()));
+            Some(ScheduledPolicy { adjustment, when })
+        }
+    };
+    rules.rules.iter().filter_map(policy).collect()
+}
+
+/// The service template. Its description ends in a hash of the roles, by which a change is noticed; how many VMs they have
+/// is not among it.
+///
+/// OneFlow does not wait for READY: a node that does not come up would keep it from all other orders, and who may begin
+/// when is decided elsewhere.
+pub fn service(federation: &Name, site: &Name, roles: Vec<RoleTemplate>) -> ServiceTemplate {
+    let lasting: Vec<RoleTemplate> = roles.iter().map(|role| RoleTemplate { cardinality: 0, ..role.clone() }).collect();
+    let digest = digest(format!("{lasting:?}").as_bytes());
+    ServiceTemplate {
+        name: service_name(federation, site),
+        description: format!("Federation {federation} at site {site} [{digest:016x}]"),
+        deployment: Deployment::Straight,
+        shutdown_action: Some(ShutdownAction::Terminate),
+        ready_status_gate: false,
+        automatic_deletion: false,
+        user_inputs: BTreeMap::new(),
+        networks: BTreeMap::new(),
+        roles,
+    }
+}

@@ -1,0 +1,97 @@
+//! What the driver makes up itself, and only some VMs may know: the token of the first administrator, keys of tunnels. And
+//! the operator's own certificate, where the document names one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use trellis_plan::{Spec, Tunnel};
+use trellis_spec::{Name, Tls};
+use trellis_tunnel::PrivateKey;
+
+use crate::disk;
+use crate::home::Home;
+
+const TOKEN_BYTES: usize = 32;
+
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secrets {
+    pub admin_token: String,
+    pub tunnel: Option<TunnelKeys>,
+    pub certificate: Option<OwnCertificate>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct TunnelKeys {
+    /// Of this site's gateway.
+    pub private: String,
+    /// Of the others'.
+    pub public: BTreeMap<Name, String>,
+}
+
+/// Base64 of PEM, each.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OwnCertificate {
+    pub trust: String,
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Secrets {
+    /// Those that the wanted parts need; made where there are none yet.
+    pub fn load<'a>(home: &Home, site: &Name, specs: impl Iterator<Item = &'a Spec> + Clone) -> io::Result<Secrets> {
+        let coordinator = specs.clone().find_map(|spec| match spec {
+            Spec::Coordinator(spec) => Some(spec),
+            Spec::Node(_) => None,
+        });
+        let admin_token = match coordinator {
+            Some(_) => kept(&home.admin_token(), || Ok(URL_SAFE_NO_PAD.encode(random::<TOKEN_BYTES>()?)))?,
+            None => String::new(),
+        };
+        let certificate = match coordinator.map(|spec| &spec.tls) {
+            Some(Tls::Files { certificate, key, trust }) => {
+                Some(OwnCertificate { trust: base64(trust)?, certificate: base64(certificate)?, key: base64(key)? })
+            }
+            _ => None,
+        };
+        let tunnel = specs.clone().find_map(crate::render::context::tunnel);
+        let tunnel = tunnel.map(|tunnel| tunnel_keys(home, site, tunnel)).transpose()?;
+        Ok(Secrets { admin_token, tunnel, certificate })
+    }
+}
+
+fn tunnel_keys(home: &Home, site: &Name, tunnel: &Tunnel) -> io::Result<TunnelKeys> {
+    disk::make_directory(&home.tunnels())?;
+    let make = || PrivateKey::generate().map(|key| key.reveal()).map_err(io::Error::other);
+    let private = |site: &Name| kept(&home.tunnel_key(site), make);
+    let own = private(site)?;
+    let mut public = BTreeMap::new();
+    for peer in &tunnel.peers {
+        let key = PrivateKey::parse(&private(&peer.site)?).map_err(io::Error::other)?;
+        public.insert(peer.site.clone(), key.public().to_string());
+    }
+    Ok(TunnelKeys { private: own, public })
+}
+
+/// A secret that stays what it was made: of two that make it at once, one is read by both.
+fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
+    if let Some(text) = disk::read(path)? {
+        let text = String::from_utf8(text).map_err(io::Error::other)?;
+        return Ok(text.trim().to_owned());
+    }
+    disk::write_once(path, make()?.as_bytes())?;
+    kept(path, make)
+}
+
+fn base64(path: &Path) -> io::Result<String> {
+    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{} is not there", path.display()));
+    Ok(STANDARD.encode(disk::read(path)?.ok_or_else(missing)?))
+}
+
+fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random numbers"))?;
+    Ok(bytes)
+}

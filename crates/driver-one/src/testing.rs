@@ -1,0 +1,111 @@
+//! Wishes and views for tests.
+
+use std::collections::BTreeMap;
+
+use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Spec};
+use trellis_spec::{
+    ConfigValue, Endpoints, Gpu, GpuVendor, Isolation, Name, OneImages, OneSite, Persistence, Resources, Runtime, Tls,
+};
+
+use crate::view::{Life, VmSeen};
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+pub fn id(text: &str) -> ResourceId {
+    ResourceId::try_from(text.to_owned()).expect("an id")
+}
+
+pub fn site() -> OneSite {
+    OneSite {
+        endpoint: "http://one.example.org:2633/RPC2".to_owned(),
+        flow: None,
+        zone: None,
+        auth_file: None,
+        network: "private".to_owned(),
+        datastore: None,
+        images: OneImages::default(),
+    }
+}
+
+/// Nodes of a pool called `gpu` have one.
+pub fn desired(part: &str) -> Desired {
+    let id = id(part);
+    let spec = match id.node_key() {
+        None => Spec::Coordinator(coordinator()),
+        Some(key) => Spec::Node(NodeSpec {
+            shard: key.index,
+            gpu: (key.pool.as_str() == "gpu").then_some(Gpu {
+                vendor: GpuVendor::Nvidia,
+                count: 1,
+                memory_fraction: Some(0.5),
+                fallback_to_cpu: false,
+            }),
+            ..node()
+        }),
+    };
+    Desired::new(id, spec)
+}
+
+pub fn coordinator() -> CoordinatorSpec {
+    CoordinatorSpec {
+        runtime: Runtime::Trellis,
+        program: None,
+        image: None,
+        containers: None,
+        endpoints: Endpoints { advertise: vec!["fl.example.org".to_owned()], ..Endpoints::default() },
+        persistence: Persistence::Disk { path: None, size_bytes: None },
+        isolation: Isolation::Subprocess,
+        resources: Resources::default(),
+        env: BTreeMap::new(),
+        python: None,
+        extra_args: Vec::new(),
+        tls: Tls::Auto,
+        node_auth: false,
+        metrics: true,
+        json_logs: true,
+        tunnel: None,
+        keepalive: None,
+    }
+}
+
+pub fn node() -> NodeSpec {
+    NodeSpec {
+        runtime: Runtime::Trellis,
+        program: None,
+        image: None,
+        containers: None,
+        framework: None,
+        client_app: None,
+        isolation: Isolation::Subprocess,
+        resources: Resources { cpu_millis: Some(1500), memory_bytes: Some(4 << 30), disk_bytes: None },
+        gpu: None,
+        shard: 0,
+        shards: 2,
+        node_config: BTreeMap::from([("partition-id".to_owned(), ConfigValue::Int(0))]),
+        env: BTreeMap::new(),
+        python: None,
+        extra_args: Vec::new(),
+        coordinator: "10.0.0.4:9092".to_owned(),
+        tls: Tls::Auto,
+        node_auth: false,
+        metrics: false,
+        json_logs: true,
+        tunnel: None,
+        keepalive: None,
+        rules: None,
+    }
+}
+
+pub fn vm(id: u32, attributes: &[(&str, &str)]) -> VmSeen {
+    let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    VmSeen {
+        id,
+        life: Life::Runs,
+        state: "RUNNING".to_owned(),
+        error: None,
+        attributes: attributes.collect(),
+        addresses: vec![format!("10.0.0.{id}")],
+    }
+}

@@ -1,0 +1,253 @@
+//! A cloud that pretends, and a driver of it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use tempfile::TempDir;
+use trellis_driver_one::{HouseSettings, Limits, OneDriver, OneHouse, Pace};
+use trellis_fake_one::hypervisor::PretendSettings;
+use trellis_fake_one::{Config, FakeOne, Handle, Machines};
+use trellis_plan::{
+    Action, Clock, CoordinatorSpec, Desired, Driver, Facts, Millis, NodeSpec, Observation, Order, Outcome, Phase,
+    ResourceId, Sighting, Spec, Verb,
+};
+use trellis_spec::{Endpoints, Isolation, Name, OneImages, OneSite, Persistence, Resources, Runtime, Tls};
+
+/// Longer than anything takes on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+pub struct Scene {
+    pub one: FakeOne,
+    pub directory: TempDir,
+    driver: Mutex<Option<(Arc<OneHouse>, Arc<OneDriver>)>>,
+    limits: Limits,
+}
+
+pub fn id(text: &str) -> ResourceId {
+    ResourceId::try_from(text.to_owned()).expect("an id")
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).expect("a name")
+}
+
+/// A limit of the driver that no test waits for.
+pub fn limits() -> Limits {
+    Limits { stuck_ms: 2_000, pause_ms: 50, silent_ms: 5_000, most_recoveries: 3, most_retries: 2 }
+}
+
+impl Scene {
+    pub async fn new() -> Scene {
+        Scene::of("7.5.80").await
+    }
+
+    pub async fn of(version: &str) -> Scene {
+        let machines = Machines::Pretend(PretendSettings::default());
+        let config = Config { machines, version: version.to_owned(), ..Config::default() };
+        let one = FakeOne::start(config).await.expect("the fake starts");
+        let scene =
+            Scene { one, directory: TempDir::new().expect("a directory"), driver: Mutex::default(), limits: limits() };
+        std::fs::write(scene.auth(), "oneadmin:onepass\n").expect("the session is written");
+        for image in ["trellis-superlink", "trellis-supernode"] {
+            scene.add_image(image);
+        }
+        scene.open();
+        scene
+    }
+
+    fn auth(&self) -> PathBuf {
+        self.directory.path().join("one_auth")
+    }
+
+    pub fn cloud(&self) -> Handle {
+        self.one.handle()
+    }
+
+    pub fn site(&self) -> OneSite {
+        OneSite {
+            endpoint: self.one.oned_url(),
+            flow: Some(self.one.flow_url()),
+            zone: None,
+            auth_file: Some(self.auth()),
+            network: "net1".to_owned(),
+            datastore: None,
+            images: OneImages::default(),
+        }
+    }
+
+    fn add_image(&self, name: &str) {
+        let text = format!("NAME=\"{name}\"\nTYPE=\"OS\"\nPATH=\"/var/tmp/{name}.qcow2\"");
+        let template = trellis_fake_one::template::Template::parse(&text).expect("a template");
+        self.cloud().with(|cloud| cloud.add_image(0, template, 1)).expect("an image");
+    }
+
+    /// As after a crash: what the old driver was about is not finished.
+    pub fn open(&self) {
+        *self.driver.lock().expect("nobody panics here") = None;
+        self.open_with(self.site());
+    }
+
+    pub fn open_with(&self, site: OneSite) {
+        *self.driver.lock().expect("nobody panics here") = None;
+        let millis = Duration::from_millis;
+        let pace = Pace { turning: millis(10), resting: millis(50), trouble: millis(20), longest: millis(100) };
+        let home = self.directory.path().join("opennebula");
+        let wake = Arc::new(|_: &Name| {});
+        let house = OneHouse::open(HouseSettings { limits: self.limits, pace, ..HouseSettings::new(home, wake) });
+        let driver = Arc::new(house.site(&name("lab"), &site));
+        *self.driver.lock().expect("nobody panics here") = Some((house, driver));
+    }
+
+    pub fn close(&self) {
+        *self.driver.lock().expect("nobody panics here") = None;
+    }
+
+    pub fn driver(&self) -> Arc<OneDriver> {
+        self.driver.lock().expect("nobody panics here").as_ref().expect("a driver is open").1.clone()
+    }
+
+    pub fn house(&self) -> Arc<OneHouse> {
+        self.driver.lock().expect("nobody panics here").as_ref().expect("a driver is open").0.clone()
+    }
+
+    pub async fn apply(&self, serial: u64, verb: Verb) -> Outcome {
+        let order = Order { fence: 1, serial };
+        self.driver().apply(&Action { order, verb }).await
+    }
+
+    pub async fn make(&self, serial: u64, verb: Verb) {
+        let outcome = self.apply(serial, verb).await;
+        assert!(matches!(outcome, Outcome::Done | Outcome::Started), "{outcome:?}");
+    }
+
+    pub async fn see(&self, id: &ResourceId) -> Sighting {
+        match self.driver().observe(&id.federation, &id.site).await {
+            Observation::Unreachable { why } => panic!("the site cannot be reached: {why}"),
+            Observation::Seen(seen) => seen.resources.get(id).cloned().unwrap_or(Sighting::Absent),
+        }
+    }
+
+    pub async fn until(&self, id: &ResourceId, what: &str, is_so: impl Fn(&Sighting) -> bool) -> Sighting {
+        let begun = Instant::now();
+        loop {
+            let sighting = self.see(id).await;
+            if is_so(&sighting) {
+                return sighting;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{id} does not become {what}: {sighting:?}");
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    pub async fn until_ready(&self, desired: &Desired) -> Facts {
+        let ready = |sighting: &Sighting| {
+            let is_it = sighting.generation() == Some(desired.generation);
+            is_it && sighting.facts().is_some_and(|facts| facts.phase == Phase::Ready)
+        };
+        let sighting = self.until(&desired.id, "ready", ready).await;
+        sighting.facts().cloned().expect("it is ready")
+    }
+
+    pub async fn until_absent(&self, id: &ResourceId) {
+        self.until(id, "absent", |sighting| *sighting == Sighting::Absent).await;
+    }
+
+    pub async fn until_failed(&self, id: &ResourceId) -> String {
+        let failed =
+            |sighting: &Sighting| matches!(sighting.facts().map(|facts| &facts.phase), Some(Phase::Failed { .. }));
+        match self.until(id, "failed", failed).await.facts().map(|facts| facts.phase.clone()) {
+            Some(Phase::Failed { why }) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// VMs that are not done, the oldest first.
+    pub fn vms(&self) -> Vec<i64> {
+        let done = trellis_fake_one::cloud::VmState::Done;
+        self.cloud().with(|cloud| cloud.vms.iter().filter(|(_, vm)| vm.state != done).map(|(id, _)| *id).collect())
+    }
+
+    /// The VM that is a part.
+    pub fn vm_of(&self, id: &ResourceId) -> Option<i64> {
+        let marked = |vm: &i64| self.cloud().attribute(*vm, "TRELLIS_PART") == Some(id.to_string());
+        self.vms().into_iter().find(marked)
+    }
+}
+
+pub fn desired(id: &ResourceId, variant: u32) -> Desired {
+    match id.node_key() {
+        None => Desired::new(id.clone(), Spec::Coordinator(coordinator(variant))),
+        Some(key) => Desired::new(id.clone(), Spec::Node(node(key.index, variant))),
+    }
+}
+
+pub fn coordinator(variant: u32) -> CoordinatorSpec {
+    CoordinatorSpec {
+        runtime: Runtime::Trellis,
+        program: Some(format!("0.{variant}.0")),
+        image: None,
+        containers: None,
+        endpoints: Endpoints::default(),
+        persistence: Persistence::Disk { path: None, size_bytes: Some(1 << 30) },
+        isolation: Isolation::Subprocess,
+        resources: Resources::default(),
+        env: Default::default(),
+        python: None,
+        extra_args: Vec::new(),
+        tls: Tls::Auto,
+        node_auth: false,
+        metrics: false,
+        json_logs: false,
+        tunnel: None,
+        keepalive: None,
+    }
+}
+
+pub fn node(shard: u32, variant: u32) -> NodeSpec {
+    NodeSpec {
+        runtime: Runtime::Trellis,
+        program: Some(format!("0.{variant}.0")),
+        image: None,
+        containers: None,
+        framework: None,
+        client_app: Some("native:mlp".to_owned()),
+        isolation: Isolation::Subprocess,
+        resources: Resources::default(),
+        gpu: None,
+        shard,
+        shards: 3,
+        node_config: Default::default(),
+        env: Default::default(),
+        python: None,
+        extra_args: Vec::new(),
+        coordinator: "192.168.150.10:9092".to_owned(),
+        tls: Tls::Auto,
+        node_auth: false,
+        metrics: false,
+        json_logs: false,
+        tunnel: None,
+        keepalive: None,
+        rules: None,
+    }
+}
+
+pub struct RealClock;
+
+impl Clock for RealClock {
+    fn now_ms(&self) -> Millis {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        since.as_millis() as Millis
+    }
+
+    fn sleep_until(&self, at_ms: Millis) -> BoxFuture<'_, ()> {
+        let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms()));
+        Box::pin(tokio::time::sleep(wait))
+    }
+
+    fn woken(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}

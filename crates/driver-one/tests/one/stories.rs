@@ -1,0 +1,235 @@
+//! What goes wrong in clouds, and what comes of it.
+
+use trellis_fake_one::cloud::{LcmState, ServiceState, VmState};
+use trellis_fake_one::faults::{BootFailure, LostAnswer, Refusal, Server};
+use trellis_plan::{Driver, Observation, Outcome, Spec, Verb};
+use trellis_spec::OneSite;
+
+use crate::scene::{Scene, desired, id, name, node};
+
+async fn coordinator_and_nodes(scene: &Scene, nodes: u32) {
+    let coordinator = desired(&id("demo/lab/coordinator"), 0);
+    scene.make(1, Verb::Create(coordinator.clone())).await;
+    scene.until_ready(&coordinator).await;
+    for index in 0..nodes {
+        let node = desired(&id(&format!("demo/lab/node/pool-{index}")), 0);
+        scene.make(u64::from(index) + 2, Verb::Create(node)).await;
+    }
+    for index in 0..nodes {
+        scene.until_ready(&desired(&id(&format!("demo/lab/node/pool-{index}")), 0)).await;
+    }
+}
+
+fn delete(text: &str) -> Verb {
+    Verb::Delete { id: id(text) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_node_that_is_deleted_goes_and_no_other() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 3).await;
+    let parts = ["demo/lab/coordinator", "demo/lab/node/pool-0", "demo/lab/node/pool-2"];
+    let before: Vec<Option<i64>> = parts.iter().map(|part| scene.vm_of(&id(part))).collect();
+    scene.make(9, delete("demo/lab/node/pool-1")).await;
+    scene.until_absent(&id("demo/lab/node/pool-1")).await;
+    let after: Vec<Option<i64>> = parts.iter().map(|part| scene.vm_of(&id(part))).collect();
+    assert_eq!(after, before, "the VMs of the others are what they were");
+    assert!(after.iter().all(Option::is_some));
+    assert_eq!(scene.vms().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_of_a_federation_that_is_deleted() {
+    let scene = Scene::new().await;
+    let images = scene.cloud().with(|cloud| cloud.images.len());
+    coordinator_and_nodes(&scene, 1).await;
+    scene.make(8, delete("demo/lab/node/pool-0")).await;
+    scene.make(9, delete("demo/lab/coordinator")).await;
+    scene.until_absent(&id("demo/lab/coordinator")).await;
+    scene.until_absent(&id("demo/lab/node/pool-0")).await;
+    assert_eq!(scene.vms(), Vec::<i64>::new());
+    let left = scene.cloud().with(|cloud| (cloud.templates.len(), cloud.services.len(), cloud.images.len()));
+    assert_eq!(left, (0, 0, images), "VM templates, services, images");
+    assert!(scene.house().token_path(&name("demo")).is_none(), "the secret went with it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_that_is_dropped_at_any_time_goes_on_where_it_was() {
+    let scene = Scene::new().await;
+    let coordinator = desired(&id("demo/lab/coordinator"), 0);
+    let node = desired(&id("demo/lab/node/pool-0"), 0);
+    scene.make(1, Verb::Create(coordinator.clone())).await;
+    scene.make(2, Verb::Create(node.clone())).await;
+    // Each time it is stopped a little later in its work.
+    for millis in [0, 5, 10, 20, 40, 80, 160] {
+        tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
+        scene.open();
+        scene.see(&coordinator.id).await;
+    }
+    scene.until_ready(&coordinator).await;
+    scene.until_ready(&node).await;
+    assert_eq!(scene.vms().len(), 2, "none was made twice");
+    let count = scene.cloud().with(|cloud| (cloud.services.len(), cloud.templates.len()));
+    assert_eq!(count, (1, 2), "one service, one template for each role");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_lost_cost_nothing() {
+    let scene = Scene::new().await;
+    let lost = |server, matching: &str| LostAnswer { server, matching: matching.to_owned(), times: Some(1) };
+    scene.cloud().faults(|faults| {
+        faults.lost_answers = vec![
+            lost(Server::Oned, "one.image.allocate"),
+            lost(Server::Oned, "one.template.allocate"),
+            lost(Server::Oned, "one.vm.update"),
+            lost(Server::Flow, "POST /service_template"),
+            lost(Server::Flow, "/action"),
+            lost(Server::Flow, "/role_action"),
+        ];
+    });
+    coordinator_and_nodes(&scene, 2).await;
+    assert_eq!(scene.vms().len(), 3);
+    let count = scene.cloud().with(|cloud| (cloud.services.len(), cloud.templates.len()));
+    assert_eq!(count, (1, 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_disk_the_driver_finds_its_parts_by_their_marks() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 1).await;
+    let vm = scene.vm_of(&id("demo/lab/node/pool-0"));
+    scene.close();
+    std::fs::remove_dir_all(scene.directory.path().join("opennebula")).expect("the disk is lost");
+    scene.open();
+    let node = desired(&id("demo/lab/node/pool-0"), 0);
+    scene.until_ready(&node).await;
+    scene.make(20, Verb::Create(node.clone())).await;
+    assert_eq!(scene.vm_of(&node.id), vm, "it is the same VM");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_stuck_is_brought_back() {
+    for state in [ServiceState::FailedScaling, ServiceState::Cooldown, ServiceState::Scaling, ServiceState::Warning] {
+        let scene = Scene::new().await;
+        coordinator_and_nodes(&scene, 1).await;
+        let service = scene.cloud().with(|cloud| *cloud.services.keys().next().expect("there is a service"));
+        scene.cloud().stick(service, state);
+        let node = desired(&id("demo/lab/node/pool-1"), 0);
+        scene.make(9, Verb::Create(node.clone())).await;
+        scene.until_ready(&node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_that_does_not_boot_is_tried_again_and_then_told() {
+    let scene = Scene::new().await;
+    let coordinator = desired(&id("demo/lab/coordinator"), 0);
+    scene.cloud().faults(|faults| {
+        faults.boot_failures = vec![BootFailure { matching: String::new(), times: Some(1) }];
+    });
+    scene.make(1, Verb::Create(coordinator.clone())).await;
+    scene.until_ready(&coordinator).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_whose_host_is_silent_is_unknown_and_one_that_is_off_has_failed() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 1).await;
+    let node = desired(&id("demo/lab/node/pool-0"), 0);
+    let vm = scene.vm_of(&node.id).expect("it has a VM");
+    scene.cloud().set_vm_state(vm, VmState::Active, LcmState::Unknown);
+    let unknown = |sighting: &trellis_plan::Sighting| matches!(sighting, trellis_plan::Sighting::Unknown { .. });
+    scene.until(&node.id, "unknown", unknown).await;
+    scene.cloud().set_vm_state(vm, VmState::Poweroff, LcmState::Init);
+    let why = scene.until_failed(&node.id).await;
+    assert!(why.contains("POWEROFF"), "{why}");
+    let instance = scene.see(&node.id).await.facts().expect("it is there").instance;
+    let restart = Verb::Restart { id: node.id.clone(), generation: node.generation, instance };
+    scene.make(9, restart).await;
+    scene.until_ready(&node).await;
+    assert_eq!(scene.vm_of(&node.id), Some(vm), "the same VM was resumed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_size_is_another_vm_and_the_coordinator_keeps_its_disk() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 0).await;
+    let id = id("demo/lab/coordinator");
+    let before = scene.vm_of(&id);
+    let disks = |scene: &Scene| {
+        scene.cloud().with(|cloud| cloud.images.values().filter(|image| image.owned.name.ends_with("-state")).count())
+    };
+    assert_eq!(disks(&scene), 1);
+    let mut spec = crate::scene::coordinator(0);
+    spec.resources.memory_bytes = Some(8 << 30);
+    let larger = trellis_plan::Desired::new(id.clone(), Spec::Coordinator(spec));
+    scene.make(9, Verb::Replace(larger.clone())).await;
+    scene.until_ready(&larger).await;
+    assert_ne!(scene.vm_of(&id), before);
+    assert_eq!((scene.vms().len(), disks(&scene)), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_cloud_refuses_is_told_with_what_to_do() {
+    let scene = Scene::new().await;
+    let refusal = Refusal {
+        method: "one.template.allocate".to_owned(),
+        code: 512,
+        message: "User [2] : Not authorized to perform CREATE TEMPLATE.".to_owned(),
+        times: None,
+    };
+    scene.cloud().faults(|faults| faults.refusals = vec![refusal]);
+    scene.make(1, Verb::Create(desired(&id("demo/lab/coordinator"), 0))).await;
+    let why = scene.until_failed(&id("demo/lab/coordinator")).await;
+    assert!(why.contains("Not authorized") && why.contains("oneacl"), "{why}");
+    scene.cloud().faults(|faults| faults.refusals.clear());
+    scene.until_ready(&desired(&id("demo/lab/coordinator"), 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_the_cloud_does_not_know_are_told_before_anything_is_sent() {
+    let scene = Scene::new().await;
+    scene.open_with(OneSite { network: "nowhere".to_owned(), ..scene.site() });
+    scene.make(1, Verb::Create(desired(&id("demo/lab/coordinator"), 0))).await;
+    let why = scene.until_failed(&id("demo/lab/coordinator")).await;
+    assert!(why.contains("no network nowhere") && why.contains("net1"), "{why}");
+    assert_eq!(scene.cloud().with(|cloud| cloud.templates.len()), 0);
+    scene.open_with(OneSite { endpoint: "http://127.0.0.1:1/RPC2".to_owned(), ..scene.site() });
+    let seen = scene.driver().observe(&name("demo"), &name("lab")).await;
+    assert!(matches!(seen, Observation::Unreachable { .. }), "what cannot be seen is not absent: {seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_node_is_told_its_own_and_all_trust_the_coordinator() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 2).await;
+    for index in 0..2 {
+        let part = id(&format!("demo/lab/node/pool-{index}"));
+        let vm = scene.vm_of(&part).expect("it has a VM");
+        let told = scene.cloud().attribute(vm, "TRELLIS_ASSIGNMENT").expect("it was told");
+        let told = trellis_one::keys::Assignment::from_attribute(&told).expect("it can be read");
+        assert_eq!(told.part, part.to_string());
+        let Spec::Node(spec) = desired(&part, 0).spec else { unreachable!("it is a node") };
+        assert_eq!(spec.shard, node(index, 0).shard);
+        assert!(told.settings.contains_key("FL_SSL_CA_CERTFILE"), "{told:?}");
+        assert!(!told.settings.contains_key("FL_ADMIN_TOKEN"), "{told:?}");
+    }
+    let trust = scene.house().trust_path(&name("demo")).expect("users can trust it");
+    assert!(std::fs::read_to_string(trust).expect("a file").contains("BEGIN CERTIFICATE"));
+    let secrets = scene.cloud().with(|cloud| {
+        cloud.vms.values().filter(|vm| format!("{:?}", vm.user_template).contains("ADMIN_TOKEN")).count()
+    });
+    assert_eq!(secrets, 0, "OneGate shows attributes to all VMs of a service");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_driver_does_not_get_in_the_way() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 0).await;
+    let first = scene.driver();
+    scene.open();
+    let outcome = scene.apply(3, Verb::Create(desired(&id("demo/lab/node/pool-0"), 0))).await;
+    assert!(matches!(outcome, Outcome::Refused { retry: true, .. }), "{outcome:?}");
+    drop(first);
+    scene.make(3, Verb::Create(desired(&id("demo/lab/node/pool-0"), 0))).await;
+}
