@@ -218,6 +218,7 @@ impl Recipe {
             planted("etc/systemd/system/trellis-ssh-keys.service", SSH_KEYS.to_owned()),
             planted("etc/systemd/system/systemd-networkd-wait-online.service.d/trellis.conf", WAIT_ONLINE.to_owned()),
             planted("etc/ssh/sshd_config.d/50-trellis.conf", SSH.to_owned()),
+            planted("etc/systemd/resolved.conf.d/50-trellis.conf", NAMES.to_owned()),
             planted("etc/systemd/journald.conf.d/50-trellis.conf", JOURNAL.to_owned()),
         ];
         if !self.context_package {
@@ -296,6 +297,13 @@ const WAIT_ONLINE: &str = "\
 [Service]
 ExecStart=
 ExecStart=/lib/systemd/systemd-networkd-wait-online --any --timeout=60
+";
+
+/// Names come from servers that the context tells, and nobody on the network is asked or answered.
+const NAMES: &str = "\
+[Resolve]
+LLMNR=no
+MulticastDNS=no
 ";
 
 const JOURNAL: &str = "\

@@ -82,7 +82,8 @@ impl From<FrameworkName> for Framework {
 
 pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
     let program = match &args.program {
-        Some(program) => program.clone(),
+        // A name without a place would be looked for on the path.
+        Some(program) => program.canonicalize().unwrap_or_else(|_| program.clone()),
         None => std::env::current_exe().map_err(|error| {
             Trouble::failed(format!("this program does not find itself: {error}"), Some("give --program"))
         })?,
