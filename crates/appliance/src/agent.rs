@@ -272,7 +272,10 @@ fn probe_key(path: &Path) -> io::Result<NodeKey> {
     disk::make_directory(path.parent().unwrap_or(path), 0o700, None)?;
     match NodeKey::read(path).map_err(io::Error::other)? {
         Some(key) => Ok(key),
-        None => NodeKey::generate(path, "probe").map_err(io::Error::other),
+        None => NodeKey::generate(path, "probe").or_else(|error| {
+            // Two stages may look at the same time: the first one's key is as good.
+            NodeKey::read(path).ok().flatten().ok_or_else(|| io::Error::other(error))
+        }),
     }
 }
 

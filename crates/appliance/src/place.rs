@@ -60,6 +60,11 @@ impl Place {
         self.at("var/lib/trellis/authority")
     }
 
+    /// Certificates that are served: the SuperLink passes through it to its own.
+    pub fn tls(&self) -> PathBuf {
+        self.at("var/lib/trellis/tls")
+    }
+
     /// What the SuperLink serves with: of our own authority, or the operator's.
     pub fn served(&self, certificates: &Certificates) -> PathBuf {
         match certificates {

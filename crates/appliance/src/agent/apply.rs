@@ -43,6 +43,7 @@ impl Agent {
         let made = (|| {
             disk::make_directory(&self.place.state(), 0o755, None)?;
             disk::make_directory(&self.place.etc(), 0o755, None)?;
+            disk::make_directory(&self.place.tls(), 0o755, None)?;
             disk::make_directory(&self.place.service(settings.role()), 0o700, self.owner)
         })();
         made.map_err(|error| Trouble::new(Code::PreflightFailed, error.to_string()))

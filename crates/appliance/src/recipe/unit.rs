@@ -109,14 +109,14 @@ pub fn agent(place: &Place) -> String {
     )
 }
 
-/// For machines without one-apps: reads the context at boot.
+/// For machines without one-apps: the boot is over when the agent says that all is well. The agent reads the context itself; a
+/// second reader beside it would be in its way.
 pub fn appliance(place: &Place) -> String {
     let program = place.program.display();
     format!(
         "[Unit]\nDescription=Trellis appliance, as the context says\nWants=network-online.target\n\
          After=network-online.target one-context.service\nConditionPathExists=!/etc/one-appliance/service\n\n\
-         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=\"{program}\" appliance configure\n\
-         ExecStart=\"{program}\" appliance bootstrap\nTimeoutStartSec=600\nUMask=0077\n\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=\"{program}\" appliance bootstrap\nTimeoutStartSec=600\nUMask=0077\n\n\
          [Install]\nWantedBy=multi-user.target\n"
     )
 }
