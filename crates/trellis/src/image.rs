@@ -10,6 +10,8 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use trellis_image::recipe::Role;
 
+use crate::remote::{Trouble, clean, explain, remark};
+
 const AFTER_HELP: &str = "\
 Examples:
   trellis image build superlink --output images
@@ -46,6 +48,15 @@ impl From<RoleName> for Role {
             RoleName::Supernode => Role::Supernode,
         }
     }
+}
+
+/// What went wrong, in one line; what programs of others said about it goes before, as they said it.
+fn trouble(error: &dyn std::error::Error) -> Trouble {
+    let text = explain(error);
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    lines.for_each(|line| remark(&clean(line)));
+    Trouble::failed(first.trim_end_matches(':'), None)
 }
 
 pub fn run(args: &ImageArgs) -> ExitCode {

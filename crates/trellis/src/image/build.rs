@@ -9,8 +9,8 @@ use trellis_image::build::{Base, Order, build};
 use trellis_image::metadata;
 use trellis_image::recipe::{Framework, Recipe};
 
-use super::RoleName;
-use crate::remote::{Format, OutputArgs, Trouble, explain, print, remark};
+use super::{RoleName, trouble};
+use crate::remote::{Format, OutputArgs, Trouble, print, remark};
 
 const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
 /// The first of January 2026: images of one release are the same bytes on every day.
@@ -110,8 +110,7 @@ pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
         epoch: args.epoch,
         publish_at: args.publish_at.clone(),
     };
-    let built = build(&order, &|what| remark(&format!("{}: {what}", order.recipe)))
-        .map_err(|error| Trouble::failed(explain(&error), None))?;
+    let built = build(&order, &|what| remark(&format!("{}: {what}", order.recipe))).map_err(|error| trouble(&error))?;
     let service = order.output.join("trellis-federation.yaml");
     let text = metadata::service("trellis-superlink", "trellis-supernode");
     std::fs::write(&service, text)

@@ -13,7 +13,7 @@ use trellis_appliance::disc;
 use trellis_image::recipe::Role;
 use trellis_image::verify::{Accelerator, Check, Firmware, Trial, Verdict, script, verify};
 
-use super::RoleName;
+use super::{RoleName, trouble};
 use crate::remote::{OutputArgs, Tone, Trouble, clean, colours, explain, painted, print, remark};
 
 /// Start an image in QEMU with a context, and check what became of it
@@ -54,7 +54,7 @@ pub fn run(args: &VerifyArgs) -> Result<(), Trouble> {
         limit: Duration::from_secs(args.limit),
         disc: &disc,
     };
-    let verdict = verify(&trial).map_err(|error| Trouble::failed(explain(&error), None))?;
+    let verdict = verify(&trial).map_err(|error| trouble(&error))?;
     let failed = verdict.checks.iter().filter(|check| !check.passed).count();
     let report = Report {
         image: args.image.display().to_string(),
