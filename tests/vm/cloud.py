@@ -12,7 +12,7 @@ from harness.namespace import Namespace
 from harness.process import Process
 from harness.waiting import wait_for
 from harness.workspace import Workspace, trellis_binary
-from provision import CannotBeHad
+from harness.zones import fake_one
 
 BRIDGE = "br0"
 GATEWAY = "10.77.0.1"
@@ -20,15 +20,6 @@ NETWORK = "private=10.77.0.0/24,first=10.77.0.10"
 SESSION = "oneadmin:onepass"
 CALL_LIMIT_S = 30.0
 SERVE_LIMIT_S = 60.0
-
-
-def fake_one() -> Path:
-    """Beside the program under test, of either build."""
-    builds = trellis_binary().parent.parent
-    found = [path for path in (builds / "release" / "fake-one", builds / "debug" / "fake-one") if path.exists()]
-    if not found:
-        raise CannotBeHad("there is no fake-one: cargo build --package trellis-fake-one")
-    return found[0]
 
 
 class Cloud:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from harness.workspace import REPOSITORY, trellis_binary
 from provision import CannotBeHad, cache_dir, locked
+from vm.tools import ensure
 
 BUILD_LIMIT_S = 1800
-TOOLS = ("qemu-system-x86_64", "qemu-img", "debootstrap", "grub-mkimage", "mcopy", "mkfs.vfat", "debugfs", "ip")
 ROLES = ("superlink", "supernode")
 
 
@@ -21,11 +21,7 @@ def program() -> Path:
 
 def images() -> Path:
     """A directory with both images."""
-    missing = [tool for tool in TOOLS if shutil.which(tool, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
-    if missing:
-        raise CannotBeHad(f"{', '.join(missing)} not there")
-    if os.geteuid() != 0:
-        raise CannotBeHad("images are built by root only")
+    ensure()
     digest = hashlib.sha256(program().read_bytes() + _sources()).hexdigest()[:16]
     place = cache_dir() / "images"
     with locked(cache_dir() / "images.lock"):
