@@ -8,6 +8,7 @@ PYTHON ?= python3
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DEBUG_BIN := $(TARGET_DIR)/debug/trellis
 RELEASE_BIN := $(TARGET_DIR)/release/trellis
+FAKE_ONE := $(TARGET_DIR)/debug/fake-one
 # A static binary runs on any Linux, and each of its processes takes less memory. It must be built for a named target: macros of
 # the compiler cannot be static.
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
@@ -74,12 +75,24 @@ soak: release ## kill the SuperLink at every crash point and at KILLS random mom
 	$(CARGO) test --release --package trellis-plan -- --ignored soak
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults control_plane --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+.PHONY: zones
+zones: release fake-one ## three OpenNebula clouds behind NAT in network namespaces, WireGuard between them (root; about ten minutes)
+	FAKE_ONE_BIN=$(FAKE_ONE) TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py zones $(ARGS)
+
+.PHONY: vm-test
+vm-test: release fake-one ## build the appliances, boot them in QEMU, train, reset the coordinator in a run (root; VM_EVIDENCE=file keeps what was seen)
+	FAKE_ONE_BIN=$(FAKE_ONE) TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py vm $(ARGS)
+
+.PHONY: fake-one
+fake-one:
+	$(CARGO) build --package trellis-fake-one
+
 .PHONY: bench
 bench: release ## measure SuperLinks, whole rounds and aggregation beside the originals, and the control plane (ARGS="--part rounds"; about an hour in all)
 	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## feed the object decoder garbage for FUZZ_SECONDS (600)
+fuzz: ## feed garbage to a decoder for FUZZ_SECONDS (600); FUZZ_TARGET: object_decoder, or context (what a VM is told)
 	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
 

@@ -42,6 +42,7 @@ def test_a_run_completes(machines):
 
 
 def test_a_run_survives_a_reset_of_its_superlink(machines):
+    before = machines.superlink["attributes"]["TRELLIS_INSTANCE"]
     run = machines.start_run(LONG_ROUNDS)
     run.wait_line('"kind":"round"', ROUND_LIMIT_S)
 
@@ -51,4 +52,7 @@ def test_a_run_survives_a_reset_of_its_superlink(machines):
 
     assert told[-1]["event"] == "ended"
     rounds = [line for line in told if line["event"] == "report" and line.get("kind") == "round"]
-    assert rounds[-1]["round"] == LONG_ROUNDS
+    assert [line["round"] for line in rounds] == list(range(1, LONG_ROUNDS + 1))
+    after = machines.cloud.machines("superlink")[0]["attributes"]["TRELLIS_INSTANCE"]
+    machines.note(f"the SuperLink was instance {before} and is instance {after}")
+    assert after != before

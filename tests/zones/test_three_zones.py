@@ -2,11 +2,13 @@
 certificates and sizes."""
 
 import json
+import ssl
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from harness.platform import Platform
 from harness.waiting import wait_for
 from harness.workspace import Workspace
@@ -19,6 +21,8 @@ SCALE_LIMIT_S = 180.0
 RUN_LIMIT_S = 600.0
 CUT_S = 120.0
 TUNNEL_PORT = 51820
+TRUST_LIMIT_S = 120.0
+ADVERTISED = "fl.example.org"
 # About two minutes of training on two cores, and more than the cut where nodes wait.
 LONG_ROUNDS = 400
 
@@ -67,12 +71,12 @@ class Scene:
         return {"name": name, "opennebula": one, "link": {"wireguard": tunnel}}
 
     def apply(self, near: int, far: int, advertise: list[str]) -> None:
-        self.platform.run("apply", "-f", str(self.document(near, far, advertise)), "--yes", "--no-wait")
+        self.platform.run("apply", "-f", str(self.document(near, far, advertise)), "--no-wait")
 
     def open_tunnel(self) -> None:
         """The administrator of the first zone lets others call its gateway."""
         cloud = self.clouds[COORDINATOR]
-        gateway = wait_for("the gateway of the coordinator's site", lambda: cloud.vms("gateway"), UP_LIMIT_S)[0]
+        gateway = wait_for("the gateway of the coordinator's site", lambda: cloud.vms("gateway") or None, UP_LIMIT_S)[0]
         self.zones[COORDINATOR].forward("udp", TUNNEL_PORT, gateway["ip"])
 
     def shards(self) -> dict[str, int]:
@@ -103,9 +107,30 @@ class Scene:
         state = wait_for(f"run {run} to end", ended, RUN_LIMIT_S)
         assert state["outcome"] == "completed", state
 
-    def rotate_authority(self, phase: str) -> None:
-        """As the administrator does in the coordinator's machine."""
-        self.clouds[COORDINATOR].control("/vms")
+    def machine(self, site: str, role: str) -> Path:
+        """The file system of the VM of a role at a site."""
+        return self.workspace.root / f"cloud-{site}" / f"vm-{self.clouds[site].vms(role)[0]['id']}" / "root"
+
+    def rotate_authority(self) -> None:
+        """As the administrator does it in the coordinator's machine: nodes have both authorities before the old one goes."""
+        words = ("appliance", "rotate-ca", "--root", str(self.machine(COORDINATOR, "superlink")))
+        self.platform.run(*words)
+        for site in (NEAR, FAR):
+            trust = self.machine(site, "supernode") / "var" / "lib" / "trellis" / "trust"
+            wait_for(f"both authorities at {site}", lambda at=trust: authorities(at) == 2, TRUST_LIMIT_S)
+        self.platform.run(*words, "--finish")
+        for site in (NEAR, FAR):
+            trust = self.machine(site, "supernode") / "var" / "lib" / "trellis" / "trust"
+            wait_for(f"the new authority alone at {site}", lambda at=trust: authorities(at) == 1, TRUST_LIMIT_S)
+
+    def served_names(self) -> list[str]:
+        """What the coordinator's certificate covers."""
+        address = (self.clouds[COORDINATOR].vms("superlink")[0]["ip"], 9092)
+        pem = self.zones[COORDINATOR].router.inside(lambda: ssl.get_server_certificate(address, timeout=TRUST_LIMIT_S))
+        names = x509.load_pem_x509_certificate(pem.encode()).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+        return names.value.get_values_for_type(x509.DNSName)
 
 
 @pytest.fixture
@@ -114,6 +139,20 @@ def scene(workspace: Workspace) -> Scene:
         return Scene(workspace)
     except CannotBeHad as why:
         pytest.skip(str(why))
+
+
+def authorities(trust: Path) -> int:
+    """How many are trusted."""
+    files = [trust] if trust.is_file() else list(trust.glob("*"))
+    return max((file.read_text().count("BEGIN CERTIFICATE") for file in files), default=0)
+
+
+def names_or_none(scene: Scene) -> list[str] | None:
+    """`None` while nobody answers."""
+    try:
+        return scene.served_names()
+    except OSError:
+        return None
 
 
 def disjoint(shards: dict[str, int]) -> bool:
@@ -129,16 +168,22 @@ def test_three_zones(scene: Scene) -> None:
     scene.wait_completed(scene.start_run(3))
 
     run = scene.start_run(LONG_ROUNDS)
+    scene.rotate_authority()
+    scene.apply(1, 1, [ADVERTISED])
+    wait_for("a certificate with the new name", lambda: ADVERTISED in (names_or_none(scene) or []), TRUST_LIMIT_S)
+    scene.wait_completed(run)
+
+    run = scene.start_run(LONG_ROUNDS)
     scene.zones[FAR].cut()
     # What is tested is this silence itself.
     time.sleep(CUT_S)
     scene.zones[FAR].mend()
     scene.wait_completed(run)
 
-    scene.apply(3, 2, [])
+    scene.apply(3, 2, [ADVERTISED])
     five = scene.wait_nodes(5)
     assert disjoint(five) and two.items() <= five.items()
-    scene.apply(2, 1, [])
+    scene.apply(2, 1, [ADVERTISED])
     three = scene.wait_nodes(3)
     assert disjoint(three) and three.items() <= five.items()
     scene.wait_completed(scene.start_run(3))

@@ -104,6 +104,8 @@ pub struct Agent {
 /// What the controller says through attributes of the VM.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Wishes {
+    /// There is a controller: nothing begins before it has said what.
+    has_controller: bool,
     assignment: Option<String>,
     drain: bool,
     restart: Option<String>,
@@ -111,6 +113,7 @@ struct Wishes {
 
 impl Agent {
     pub fn new(place: Place, sources: Sources, supervisor: Supervisor, resolve: Resolve) -> io::Result<Agent> {
+        crate::state_disk::mount(&sources.read(), &place).map_err(|trouble| io::Error::other(trouble.what))?;
         let memory = Memory::read(&place.memory()).unwrap_or_else(|error| {
             // Everything in it can be found out again.
             tracing::warn!("{error}; it begins anew");
@@ -269,7 +272,10 @@ fn probe_key(path: &Path) -> io::Result<NodeKey> {
     disk::make_directory(path.parent().unwrap_or(path), 0o700, None)?;
     match NodeKey::read(path).map_err(io::Error::other)? {
         Some(key) => Ok(key),
-        None => NodeKey::generate(path, "probe").map_err(io::Error::other),
+        None => NodeKey::generate(path, "probe").or_else(|error| {
+            // Two stages may look at the same time: the first one's key is as good.
+            NodeKey::read(path).ok().flatten().ok_or_else(|| io::Error::other(error))
+        }),
     }
 }
 

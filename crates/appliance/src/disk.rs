@@ -34,10 +34,15 @@ impl Owner {
     }
 }
 
-/// Makes a directory and those above it; its mode and owner are as said afterwards, whoever made it.
+/// Makes a directory and those above it; its mode and owner are as said afterwards, whoever made it. Those above it can be
+/// passed through by the programs, whatever the agent's own mask is.
 pub fn make_directory(path: &Path, mode: u32, owner: Option<Owner>) -> io::Result<()> {
     let made = (|| {
+        let absent: Vec<&Path> = path.ancestors().skip(1).take_while(|above| !above.exists()).collect();
         DirBuilder::new().recursive(true).mode(0o755).create(path)?;
+        for above in absent.iter().filter(|above| !above.as_os_str().is_empty()) {
+            fs::set_permissions(above, fs::Permissions::from_mode(0o755))?;
+        }
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         Owner::give(owner, path)
     })();
@@ -93,6 +98,17 @@ fn about(kind: &str, path: &Path, what: &str, error: &io::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_for_its_owner_and_the_way_to_it_for_all() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+        let before = mode(directory.path());
+        let path = directory.path().join("a/b");
+        make_directory(&path, 0o700, None).expect("made");
+        assert_eq!((mode(&path), mode(path.parent().expect("a parent"))), (0o700, 0o755));
+        assert_eq!(mode(directory.path()), before);
+    }
 
     #[test]
     fn a_file_is_written_where_it_differs_and_has_the_mode_it_shall_have() {

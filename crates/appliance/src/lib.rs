@@ -23,6 +23,7 @@ pub mod shards;
 pub mod shell;
 pub mod sources;
 pub mod state;
+pub mod state_disk;
 pub mod status;
 pub mod supervisor;
 pub mod trouble;

@@ -23,11 +23,6 @@ impl Place {
         &self.root
     }
 
-    /// The whole machine is ours, and not a directory of somebody's.
-    pub fn is_machine(&self) -> bool {
-        self.root == Path::new("/")
-    }
-
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
@@ -63,6 +58,11 @@ impl Place {
     /// Keys of the authority: no program but the agent reads them.
     pub fn authority(&self) -> PathBuf {
         self.at("var/lib/trellis/authority")
+    }
+
+    /// Certificates that are served: the SuperLink passes through it to its own.
+    pub fn tls(&self) -> PathBuf {
+        self.at("var/lib/trellis/tls")
     }
 
     /// What the SuperLink serves with: of our own authority, or the operator's.

@@ -117,6 +117,8 @@ pub struct SuperLinkSettings {
     pub use_case: Option<UseCase>,
     /// Networks that may reach the Fleet API beside the VM's own; empty: its own only.
     pub allowed_networks: Vec<String>,
+    /// A device for everything that must outlive the VM; `None`: the VM's own disk.
+    pub state_disk: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,6 +13,7 @@ const LONGEST_ATTRIBUTE: usize = 900;
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     ConfigValidationFailed,
+    AwaitsAssignment,
     NoToken,
     OnegateUnreachable,
     OnegateUnauthorised,
@@ -51,6 +52,14 @@ pub const TABLE: &[Entry] = &[
         cause: "a variable of the context, or of what the controller says, cannot be used",
         check: "correct the variables that are named, all at once; `trellis appliance check` says what would be used",
         is_final: true,
+    },
+    Entry {
+        code: Code::AwaitsAssignment,
+        word: "awaits_assignment",
+        symptom: "The VM runs, and does nothing.",
+        cause: "a controller made the VM, and has not said yet which part of the federation it is",
+        check: "whether the control plane runs and reaches OpenNebula (`trellis status`)",
+        is_final: false,
     },
     Entry {
         code: Code::NoToken,

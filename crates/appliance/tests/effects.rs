@@ -18,7 +18,7 @@ use trellis_appliance::variables::{Status, VARIABLES};
 /// What is not an argument or a file of a program: the effect, and the file and name of the test that shows it. A gateway has no
 /// programs: its variables are the tunnel's.
 #[rustfmt::skip]
-const COUNTS_ELSEWHERE: [(&str, &str, &str, &str); 16] = [
+const COUNTS_ELSEWHERE: [(&str, &str, &str, &str); 17] = [
     ("FL_ROUTES", "routes of the machine", "tests/appliance/test_systemd.py", "test_the_machine_has_the_routes_that_were_said"),
     ("FL_DEFER_RECONFIGURE", "when a changed recipe is put into force", "crates/trellis/tests/appliance/federation.rs", "a_change_waits_for_nobody_where_that_is_said"),
     ("FLOWER_VERSION", "what is published, and compared before a node starts", "crates/trellis/tests/appliance/matrix.rs", "official_programs_of_two_releases_are_not_brought_together"),
@@ -28,6 +28,7 @@ const COUNTS_ELSEWHERE: [(&str, &str, &str, &str); 16] = [
     ("FL_SSL_KEYFILE", "certificates that are served", "crates/trellis/tests/appliance/identity.rs", "an_operators_certificates_are_served_whatever_their_keys"),
     ("FL_CERT_EXTRA_SAN", "names of the certificate that is made", "crates/trellis/tests/appliance/identity.rs", "another_name_is_another_certificate_and_no_run_is_lost"),
     ("FL_ALLOWED_NETWORKS", "the firewall", "tests/appliance/test_systemd.py", "test_only_networks_that_may_reach_the_fleet_port"),
+    ("FL_STATE_DISK", "what is mounted before anything starts", "crates/appliance/src/state_disk.rs", "only_what_is_wholly_empty_is_formatted"),
     ("FL_ADMIN_TOKEN", "a file that the SuperLink is given at its first start", "crates/trellis/tests/appliance/identity.rs", "a_node_joins_by_a_token_and_not_without"),
     ("FL_SUPERLINK_ADDRESS", "discovery: which SuperLink is found", "crates/trellis/tests/appliance/matrix.rs", "a_node_that_cannot_connect_is_not_ready"),
     ("FL_FRAMEWORK", "what must be there before a node is ready", "crates/trellis/tests/appliance/matrix.rs", "a_framework_that_is_not_there_is_missed"),

@@ -84,7 +84,9 @@ fn is_ready(vm: &VmSeen) -> bool {
 }
 
 fn told_error(vm: &VmSeen) -> Option<Phase> {
-    vm.attribute(keys::FL_ERROR).map(|why| Phase::Failed { why: why.to_owned() })
+    let waits = |why: &&str| keys::FL_WAITS.contains(&why.split(':').next().unwrap_or(why));
+    let why = vm.attribute(keys::FL_ERROR).filter(|why| !waits(why))?;
+    Some(Phase::Failed { why: why.to_owned() })
 }
 
 fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase) -> Facts {
@@ -183,6 +185,7 @@ mod tests {
             (&[no, fresh, told], "starting"),
             (&[no, fresh, told, error], "failed: port_busy: 9092"),
             (&[no, fresh, error], "failed: port_busy: 9092"),
+            (&[no, fresh, (keys::FL_ERROR, "discovery_timeout: nobody is there")], "starting"),
             (&[yes, old, told], "unknown: the agent in VM 4 has said nothing for 60 s"),
         ];
         for (attributes, expected) in cases {

@@ -75,7 +75,8 @@ pub fn assemble(to: &Path, disk_bytes: u64, parts: &Parts) -> Result<(), DiskErr
     Ok(())
 }
 
-fn copy_sparse(from: &mut impl Read, to: &mut (impl Write + Seek), mut at: u64) -> io::Result<()> {
+/// From where `from` stands, to the byte `at`; what is all zeros is passed over.
+pub(crate) fn copy_sparse(from: &mut impl Read, to: &mut (impl Write + Seek), mut at: u64) -> io::Result<()> {
     let (mut chunk, nothing) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
     loop {
         let mut filled = 0;

@@ -24,6 +24,9 @@ pub const EFI_SYSTEM: Guid = Guid::new(0xc12a_7328_f81f_11d2, 0xba4b_00a0_c93e_c
 /// A root file system of this architecture; by it systemd-repart knows what to grow.
 pub const ROOT_X86_64: Guid = Guid::new(0x4f68_bce3_e8cd_4db1, 0x96e7_fbca_f984_b709);
 
+/// What most installers give a root file system.
+pub const LINUX: Guid = Guid::new(0x0fc6_3daf_8483_4772, 0x8e79_3d69_d847_7de4);
+
 /// As it is written, in two halves: `high` before the third hyphen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guid {
@@ -91,6 +94,23 @@ pub struct Wanted {
     pub name: &'static str,
     /// Of content; the last partition takes what is left beside.
     pub bytes: u64,
+}
+
+/// The first byte and the length of the largest partition with a Linux file system, out of a disk's first sectors. `None`: the
+/// disk has no such table, or no such partition.
+pub fn largest_linux(head: &[u8]) -> Option<(u64, u64)> {
+    let number = |at: usize| Some(u64::from_le_bytes(head.get(at..at + 8)?.try_into().ok()?));
+    let header = SECTOR as usize;
+    head.get(header..header + 8).filter(|mark| *mark == b"EFI PART")?;
+    let entries = usize::try_from(number(header + 72)?.checked_mul(SECTOR)?).ok()?;
+    let one = |index: usize| {
+        let at = entries.checked_add(index * ENTRY_BYTES)?;
+        let kind: &[u8] = head.get(at..at + 16)?;
+        [ROOT_X86_64, LINUX].iter().find(|linux| linux.bytes() == kind)?;
+        let (first, last) = (number(at + 32)?, number(at + 40)?);
+        Some((first.checked_mul(SECTOR)?, last.checked_sub(first)?.checked_add(1)?.checked_mul(SECTOR)?))
+    };
+    (0..ENTRY_COUNT).filter_map(one).max_by_key(|(_, bytes)| *bytes)
 }
 
 impl Table {
@@ -236,6 +256,16 @@ mod tests {
     fn a_disk_that_is_too_small_says_what_it_would_need() {
         let error = Table::lay_out(EFI_SYSTEM, 8 * MIB, &wanted(&[MIB, 8 * MIB, MIB])).unwrap_err();
         assert_eq!(error, TableError::TooSmall { sectors: 16384, needed: 2048 * 12 });
+    }
+
+    #[test]
+    fn the_root_of_a_disk_is_found_again() {
+        let table = Table::lay_out(EFI_SYSTEM, 64 * MIB, &wanted(&[MIB, 8 * MIB, 16 * MIB])).expect("it fits");
+        let root = &table.partitions()[2];
+        let found = largest_linux(&table.primary());
+        assert_eq!(found, Some((root.first * SECTOR, root.sectors * SECTOR)));
+        assert_eq!(largest_linux(&[0; 4096]), None);
+        assert_eq!(largest_linux(&table.primary()[..600]), None);
     }
 
     proptest! {

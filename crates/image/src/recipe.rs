@@ -60,7 +60,7 @@ pub const VENV: &str = "opt/trellis/venv";
 pub const HOOK: &str = "etc/one-appliance/service.d/appliance.sh";
 
 /// Of every image. `systemd-repart` and `systemd-growfs` grow the root file system with its disk, and come with systemd.
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 16] = [
     "ca-certificates",
     "dbus",
     "e2fsprogs",
@@ -74,6 +74,7 @@ const PACKAGES: [&str; 15] = [
     "systemd",
     "systemd-resolved",
     "systemd-sysv",
+    "systemd-timesyncd",
     "udev",
     "wireguard-tools",
 ];
@@ -217,6 +218,7 @@ impl Recipe {
             planted("etc/systemd/system/trellis-ssh-keys.service", SSH_KEYS.to_owned()),
             planted("etc/systemd/system/systemd-networkd-wait-online.service.d/trellis.conf", WAIT_ONLINE.to_owned()),
             planted("etc/ssh/sshd_config.d/50-trellis.conf", SSH.to_owned()),
+            planted("etc/systemd/resolved.conf.d/50-trellis.conf", NAMES.to_owned()),
             planted("etc/systemd/journald.conf.d/50-trellis.conf", JOURNAL.to_owned()),
         ];
         if !self.context_package {
@@ -295,6 +297,13 @@ const WAIT_ONLINE: &str = "\
 [Service]
 ExecStart=
 ExecStart=/lib/systemd/systemd-networkd-wait-online --any --timeout=60
+";
+
+/// Names come from servers that the context tells, and nobody on the network is asked or answered.
+const NAMES: &str = "\
+[Resolve]
+LLMNR=no
+MulticastDNS=no
 ";
 
 const JOURNAL: &str = "\

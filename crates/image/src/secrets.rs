@@ -74,7 +74,7 @@ pub fn by_content(path: &Path, content: &[u8]) -> Option<Finding> {
         }
         let line = line.strip_prefix(b"export ").unwrap_or(line);
         let said = |word: &&str| line.strip_prefix(word.as_bytes()).is_some_and(|value| value.len() > 2);
-        if TOKEN_WORDS.iter().any(|word| said(&word)) {
+        if TOKEN_WORDS.iter().any(said) {
             return found("a token");
         }
     }

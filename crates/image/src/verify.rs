@@ -75,7 +75,10 @@ pub fn script() -> String {
          echo begin\n\
          echo role $(cat /etc/trellis/role)\n\
          echo hostname $(cat /proc/sys/kernel/hostname)\n\
-         systemctl list-units --failed --plain --no-legend | while read unit rest; do echo failed $unit; done\n\
+         systemctl list-units --failed --plain --no-legend | while read unit rest; do\n\
+         \x20 echo failed $unit\n\
+         \x20 journalctl --no-pager -o cat -n 10 -u $unit | while read line; do echo log $unit: $line; done\n\
+         done\n\
          for unit in {units}; do echo unit $unit $(systemctl is-enabled $unit); done\n\
          ss -Hltn | while read state receive send address rest; do echo port $address; done\n\
          echo root $(df --output=size --block-size=1 / | tail -n 1)\n\
@@ -114,7 +117,9 @@ pub fn verify(trial: &Trial) -> Result<Verdict, VerifyError> {
         |path: &PathBuf| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     let checks = judge(trial.role, &text(&said), ended.map(|status| status.success()), trial.limit);
     let complaint = text(&place.path().join("qemu.log"));
-    let console = last_lines(&(text(&console) + &complaint), CONSOLE_LINES);
+    let logs: String =
+        text(&said).lines().filter_map(|line| line.strip_prefix("log ")).map(|line| format!("\n{line}")).collect();
+    let console = last_lines(&(text(&console) + &complaint + &logs), CONSOLE_LINES);
     Ok(Verdict { checks, took: began.elapsed(), console })
 }
 

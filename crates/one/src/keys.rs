@@ -21,6 +21,9 @@ pub const FL_VERSION: &str = "FL_VERSION";
 pub const FL_ROLE: &str = "FL_ROLE";
 /// What is wrong, a code and a text: `config_validation_failed: ...`. Erased when all is well.
 pub const FL_ERROR: &str = "FL_ERROR";
+/// Codes of [`FL_ERROR`] that are no failure: the agent waits for somebody else.
+pub const FL_WAITS: [&str; 5] =
+    ["awaits_assignment", "discovery_timeout", "onegate_unreachable", "preflight_failed", "health_check_timeout"];
 /// `YES` or `NO`.
 pub const FL_TLS: &str = "FL_TLS";
 /// Base64 of the PEM of all authorities to trust, in overlap of a rotation two.

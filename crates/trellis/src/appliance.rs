@@ -44,6 +44,8 @@ enum ApplianceCommand {
     Help,
     #[command(hide = true)]
     Held(HeldArgs),
+    #[command(hide = true)]
+    StateDisk(WhereArgs),
 }
 
 #[derive(Debug, Args)]
@@ -133,12 +135,25 @@ The appliance is told by context variables of OpenNebula (ONEAPP_... or plain), 
 What is wrong is also in FL_ERROR of the VM. Codes and what to do: docs/appliance-troubleshooting.md
 ";
 
+/// Before the programs of a boot: what they keep is on a disk of its own, where the context names one.
+fn state_disk(args: &WhereArgs) -> ExitCode {
+    let place = args.place();
+    match trellis_appliance::state_disk::mount(&args.sources(&place).read(), &place) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            eprintln!("{trouble}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 pub fn run(args: &ApplianceArgs) -> ExitCode {
     match &args.command {
         ApplianceCommand::Vars(args) => vars::run(args),
         ApplianceCommand::Check(args) => check::run(args),
         ApplianceCommand::Install(args) => install::run(args),
         ApplianceCommand::Machine(args) => machine::run(args),
+        ApplianceCommand::StateDisk(args) => state_disk(args),
         ApplianceCommand::Configure(args) => stages::configure(args),
         ApplianceCommand::Bootstrap(args) => stages::bootstrap(args),
         ApplianceCommand::Agent(args) => stages::agent(args),

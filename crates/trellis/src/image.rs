@@ -2,6 +2,7 @@
 
 mod build;
 mod disc;
+mod recipe;
 mod verify;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ pub struct ImageArgs {
 enum ImageCommand {
     Build(build::BuildArgs),
     Verify(verify::VerifyArgs),
+    Recipe(recipe::RecipeArgs),
     Disc(disc::DiscArgs),
 }
 
@@ -50,6 +52,7 @@ pub fn run(args: &ImageArgs) -> ExitCode {
     let (called, done) = match &args.command {
         ImageCommand::Build(args) => ("trellis image build", build::run(args)),
         ImageCommand::Verify(args) => ("trellis image verify", verify::run(args)),
+        ImageCommand::Recipe(args) => ("trellis image recipe", recipe::run(args)),
         ImageCommand::Disc(args) => ("trellis image disc", disc::run(args)),
     };
     match done {

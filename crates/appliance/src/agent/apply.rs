@@ -25,12 +25,13 @@ impl Agent {
         self.look().await?;
         let settings = self.settings.clone().expect("they were just read");
         self.lay_out(&settings)?;
+        if self.in_force.as_ref() != Some(&settings) {
+            // The SuperLink may be behind them.
+            network::apply(&network::routes(&settings.common.routes)).await?;
+        }
         let (around, standing) = self.surroundings(&settings).await?;
         let mut recipe = recipe::recipe(&settings, &around, &self.place)?;
         recipe.programs.retain(|program| !program.is_optional || program.path.exists());
-        if self.place.is_machine() && self.in_force.as_ref() != Some(&settings) {
-            network::apply(&network::routes(&settings.common.routes)).await?;
-        }
         if let RoleSettings::Gateway(gateway) = &settings.role {
             network::raise(gateway, &self.place).await?;
         }
@@ -42,6 +43,7 @@ impl Agent {
         let made = (|| {
             disk::make_directory(&self.place.state(), 0o755, None)?;
             disk::make_directory(&self.place.etc(), 0o755, None)?;
+            disk::make_directory(&self.place.tls(), 0o755, None)?;
             disk::make_directory(&self.place.service(settings.role()), 0o700, self.owner)
         })();
         made.map_err(|error| Trouble::new(Code::PreflightFailed, error.to_string()))

@@ -11,6 +11,8 @@ use crate::trouble::{Code, Trouble};
 
 /// Between two looks at what the controller says.
 const GATE_INTERVAL: Duration = Duration::from_secs(4);
+/// While the VM boots: somebody waits for it.
+const BOOT_GATE_INTERVAL: Duration = Duration::from_secs(1);
 /// A token that is refused so often in a row is the wrong one.
 const REFUSALS: u32 = 3;
 
@@ -33,6 +35,7 @@ impl Agent {
             if self.settings.is_none() && self.memory.settings.is_none() {
                 asked?;
             }
+            self.assigned()?;
             self.read_settings().inspect_err(|_| self.stamp = None)?;
         }
         self.facts = facts::look(&self.place);
@@ -43,9 +46,17 @@ impl Agent {
         facts::preflight(settings, &self.facts)
     }
 
+    fn assigned(&self) -> Result<(), Trouble> {
+        match self.wishes.has_controller && self.wishes.assignment.is_none() {
+            true => Err(Trouble::new(Code::AwaitsAssignment, "the controller has not said yet what this VM is")),
+            false => Ok(()),
+        }
+    }
+
     async fn ask_gate(&mut self) -> Result<(), Trouble> {
         let Some(gate) = &self.gate else { return Ok(()) };
-        if self.gate_looked.is_some_and(|at| at.elapsed() < GATE_INTERVAL) {
+        let interval = if self.was_ready { GATE_INTERVAL } else { BOOT_GATE_INTERVAL };
+        if self.gate_looked.is_some_and(|at| at.elapsed() < interval) {
             return Ok(());
         }
         match gate.vm().await {
@@ -54,6 +65,7 @@ impl Agent {
                 self.gate_refusals = 0;
                 let said = |key: &str| vm.attribute(key).map(str::to_owned);
                 self.wishes = Wishes {
+                    has_controller: said(keys::TRELLIS_FEDERATION).is_some(),
                     assignment: said(keys::TRELLIS_ASSIGNMENT),
                     drain: said(keys::TRELLIS_DRAIN).as_deref() == Some("YES"),
                     restart: said(keys::TRELLIS_RESTART),

@@ -37,6 +37,7 @@ pub fn read(reader: &mut Reader, common: &Common) -> SuperLinkSettings {
         training,
         use_case,
         allowed_networks: reader.take("FL_ALLOWED_NETWORKS", value::networks).unwrap_or_default(),
+        state_disk: reader.take("FL_STATE_DISK", value::device),
     }
 }
 

@@ -80,6 +80,13 @@ pub fn choice(text: &str, kind: Kind) -> Result<&'static str, Bad> {
     names.iter().copied().find(|name| name.eq_ignore_ascii_case(text)).ok_or(Bad::because("it is none of those known"))
 }
 
+/// `/dev/vdb`
+pub fn device(text: &str) -> Result<String, Bad> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.:".contains(c);
+    let sound = text.starts_with("/dev/") && text.chars().all(plain) && !text.contains("..");
+    sound.then(|| text.to_owned()).ok_or(Bad::kind())
+}
+
 pub fn word(text: &str) -> Result<String, Bad> {
     match text {
         text if text.len() > MAX_WORD_BYTES => Err(Bad::because(format!("it is longer than {MAX_WORD_BYTES} bytes"))),

@@ -40,6 +40,7 @@ fn superlink() -> Settings {
         training,
         use_case: None,
         allowed_networks: Vec::new(),
+        state_disk: None,
     };
     Settings { common: common(), role: RoleSettings::SuperLink(link) }
 }

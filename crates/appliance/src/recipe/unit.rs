@@ -28,7 +28,7 @@ pub fn render(program: &Program, recipe: &Recipe, place: &Place) -> Result<Strin
         quoted(text, dollars).ok_or_else(unsayable)
     };
     let mut text = format!(
-        "# Files: {:016x}\n[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target nftables.service\n\
+        "# Files: {:016x}\n[Unit]\nDescription={}\nWants=network-online.target\nAfter=network-online.target nftables.service trellis-agent.service\n\
          StartLimitIntervalSec=0\n\n[Service]\nType=exec\n",
         recipe.digest(),
         program.description
@@ -102,20 +102,21 @@ pub fn agent(place: &Place) -> String {
     let program = place.program.display();
     format!(
         "[Unit]\nDescription=Agent of the Trellis appliance\nWants=network-online.target\nAfter=network-online.target\n\
-         StartLimitIntervalSec=0\n\n[Service]\nType=exec\nExecStart=\"{program}\" appliance agent --supervisor systemd\n\
+         StartLimitIntervalSec=0\n\n[Service]\nType=exec\nExecStartPre=\"{program}\" appliance state-disk\n\
+         ExecStart=\"{program}\" appliance agent --supervisor systemd\n\
          Restart=always\nRestartSec=5\nKillMode=mixed\nTimeoutStopSec=30\nUMask=0077\n\n\
          [Install]\nWantedBy=multi-user.target\n"
     )
 }
 
-/// For machines without one-apps: reads the context at boot.
+/// For machines without one-apps: the boot is over when the agent says that all is well. The agent reads the context itself; a
+/// second reader beside it would be in its way.
 pub fn appliance(place: &Place) -> String {
     let program = place.program.display();
     format!(
         "[Unit]\nDescription=Trellis appliance, as the context says\nWants=network-online.target\n\
          After=network-online.target one-context.service\nConditionPathExists=!/etc/one-appliance/service\n\n\
-         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=\"{program}\" appliance configure\n\
-         ExecStart=\"{program}\" appliance bootstrap\nTimeoutStartSec=600\nUMask=0077\n\n\
+         [Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=\"{program}\" appliance bootstrap\nTimeoutStartSec=600\nUMask=0077\n\n\
          [Install]\nWantedBy=multi-user.target\n"
     )
 }

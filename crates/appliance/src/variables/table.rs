@@ -109,6 +109,7 @@ pub static VARIABLES: &[Variable] = &[
     of(LINK, "FL_CONTROL_API_ADDRESS", Kind::Listen, "0.0.0.0:9093", "Where users and the control plane connect", "The Control API listens there."),
     of(LINK, "FL_HTTP_API_ADDRESS", Kind::Listen, "0.0.0.0:8000", "Where Flower 1.37 and later connect, and our own commands", "The HTTP API listens there, with the runtime trellis; official programs have it at the port of the Fleet API."),
     of(LINK, "FL_ALLOWED_NETWORKS", Kind::Networks, "", "Networks that may reach the Fleet API beside the own", "The firewall of the VM lets them in. Without it only networks of the VM itself."),
+    of(LINK, "FL_STATE_DISK", Kind::Word, "", "A disk of its own for the state, /dev/vdb", "Mounted at /var/lib/trellis before anything starts, so that runs, accounts and the authority outlive the VM; formatted if it is wholly empty."),
     of(LINK, "FL_DATABASE", Kind::RelativePath, "state/state.db", "File of the state, below the state directory", "The SuperLink keeps its state there."),
     // Of the SuperLink: who is trusted.
     of(LINK, "FL_SSL_CERTFILE", Kind::Pem, "", "Certificate of the SuperLink, with those between it and the authority", "It is served, after a check that it fits key, authority, names and time."),

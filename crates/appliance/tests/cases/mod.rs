@@ -102,6 +102,8 @@ fn superlink() -> Vec<Case> {
             "/role/superlink/allowed_networks",
             json!(["10.1.0.0/16", "fd00::/64"]),
         ),
+        run("FL_STATE_DISK", "/dev/vdb", "/role/superlink/state_disk", json!("/dev/vdb")),
+        case("FL_STATE_DISK", "/dev/../etc", SuperLink, Then::Refused("cannot be understood")),
         run("FL_DATABASE", "other/x.db", "/role/superlink/database", json!("other/x.db")),
         case("FL_DATABASE", "../x.db", SuperLink, Then::Refused("cannot be understood")),
         operator("FL_SSL_CA_CERTFILE", CA, "/role/superlink/certificates/operator/ca", CA),

@@ -4,9 +4,10 @@
 
 use trellis_one::keys::Assignment;
 use trellis_plan::{Spec, Tunnel};
-use trellis_spec::{Name, Runtime, Tls};
+use trellis_spec::{Name, Persistence, Runtime, Tls};
 
 use super::settings::{Settings, set, settings};
+use super::template::STATE_TARGET;
 use super::{GATEWAY, RoleOf, SUPERLINK, SUPERNODE, digest};
 use crate::secrets::{OwnCertificate, Secrets};
 
@@ -35,6 +36,9 @@ pub fn context(role: &RoleOf, spec: Option<&Spec>, secrets: &Secrets) -> Vec<(St
     match spec {
         Some(Spec::Coordinator(spec)) => {
             set(&mut values, "FL_ADMIN_TOKEN", secrets.admin_token.clone());
+            if matches!(spec.persistence, Persistence::Disk { .. }) {
+                set(&mut values, "FL_STATE_DISK", format!("/dev/{STATE_TARGET}"));
+            }
             if let (Tls::Files { .. }, Some(own)) = (&spec.tls, &secrets.certificate) {
                 let OwnCertificate { trust, certificate, key } = own;
                 set(&mut values, "FL_SSL_CA_CERTFILE", trust.clone());

@@ -13,6 +13,8 @@ const SUPERNODE_MEMORY_MIB: u64 = 8192;
 const GATEWAY_MEMORY_MIB: u64 = 512;
 const CPU_MILLIS: u32 = 2000;
 const GATEWAY_CPU_MILLIS: u32 = 500;
+/// Where the VM finds it; its root disk is the first.
+pub const STATE_TARGET: &str = "vdb";
 const STATE_DISK_MIB: u64 = 10 * 1024;
 
 use trellis_one::Template;
@@ -82,7 +84,14 @@ pub fn vm_template(
         ("DISK".to_owned(), Attribute::Vector(disk)),
     ];
     if let Some(state) = &material.state_disk {
-        template.push(("DISK".to_owned(), Attribute::Vector(vec![state.pair("IMAGE")])));
+        template.push((
+            "DISK".to_owned(),
+            Attribute::Vector(vec![
+                state.pair("IMAGE"),
+                ("DEV_PREFIX".to_owned(), "vd".to_owned()),
+                ("TARGET".to_owned(), STATE_TARGET.to_owned()),
+            ]),
+        ));
     }
     template.push(("NIC".to_owned(), Attribute::Vector(vec![material.network.pair("NETWORK")])));
     for _ in 0..size.gpus {

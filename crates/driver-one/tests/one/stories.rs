@@ -129,6 +129,13 @@ async fn a_vm_that_does_not_boot_is_tried_again_and_then_told() {
     });
     scene.make(1, Verb::Create(coordinator.clone())).await;
     scene.until_ready(&coordinator).await;
+    scene.cloud().faults(|faults| {
+        faults.boot_failures = vec![BootFailure { matching: String::new(), times: None }];
+    });
+    let node = desired(&id("demo/lab/node/pool-0"), 0);
+    scene.make(2, Verb::Create(node.clone())).await;
+    let why = scene.until_failed(&node.id).await;
+    assert!(why.contains("FAIL"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

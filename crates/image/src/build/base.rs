@@ -1,9 +1,13 @@
 //! The system below the appliance: Debian by debootstrap, kept for the next build, or a tree or image that was given.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::{BuildError, LONG, SHORT, Site, file};
+use super::{BuildError, LONG, SHORT, Site, file, furnish};
+use crate::disk::copy_sparse;
+use crate::gpt;
 use crate::metadata::sha256_text;
 use crate::tools::{self, Tool};
 
@@ -13,30 +17,69 @@ pub enum Base {
     Mirror(String),
     /// A tree in a tar archive; it must have the packages already.
     Archive(PathBuf),
+    /// The largest Linux file system of a disk; the same holds for it.
+    Disk(PathBuf),
 }
+
+/// Enough for any table of partitions.
+const HEAD_BYTES: u64 = 1 << 20;
 
 impl Base {
     pub(super) fn tools(&self) -> Vec<Tool> {
         match self {
             Base::Mirror(_) => vec![tools::BOOTSTRAP],
-            Base::Archive(_) => Vec::new(),
+            Base::Archive(_) | Base::Disk(_) => Vec::new(),
         }
     }
 
     pub(super) fn file(&self) -> Option<&PathBuf> {
         match self {
             Base::Mirror(_) => None,
-            Base::Archive(path) => Some(path),
+            Base::Archive(path) | Base::Disk(path) => Some(path),
         }
     }
 }
 
 pub(super) fn unpack(site: &Site) -> Result<(), BuildError> {
-    let archive = match &site.order.base {
-        Base::Archive(path) => path.clone(),
-        Base::Mirror(mirror) => bootstrapped(site, mirror)?,
-    };
     fs::create_dir_all(&site.tree).map_err(file(&site.tree))?;
+    match &site.order.base {
+        Base::Mirror(mirror) => return unpack_archive(site, &bootstrapped(site, mirror)?),
+        Base::Archive(path) => unpack_archive(site, path)?,
+        Base::Disk(path) => unpack_disk(site, path)?,
+    }
+    let there: BTreeSet<String> = furnish::packages(site)?.into_iter().map(|(name, _)| name).collect();
+    let missing: Vec<&str> = site.order.recipe.packages().into_iter().filter(|name| !there.contains(*name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(BuildError::Refused(vec![format!("the base lacks packages: install {} in it", missing.join(" "))]))
+}
+
+/// Out of the file system without mounting it.
+fn unpack_disk(site: &Site, disk: &Path) -> Result<(), BuildError> {
+    let (raw, root) = (site.scratch.join("base.raw"), site.scratch.join("base.ext4"));
+    let words = ["convert", "-O", "raw"].map(std::ffi::OsString::from).into_iter();
+    site.run("qemu-img", LONG).args(words.chain([disk.into(), raw.clone().into_os_string()])).finish()?;
+    let mut opened = File::open(&raw).map_err(file(&raw))?;
+    let mut head = Vec::new();
+    (&mut opened).take(HEAD_BYTES).read_to_end(&mut head).map_err(file(&raw))?;
+    let Some((first, bytes)) = gpt::largest_linux(&head) else {
+        let what = format!("{} has no Linux partition in a GUID partition table", disk.display());
+        return Err(BuildError::Refused(vec![what]));
+    };
+    opened.seek(SeekFrom::Start(first)).map_err(file(&raw))?;
+    let mut partition = File::create(&root).map_err(file(&root))?;
+    partition.set_len(bytes).map_err(file(&root))?;
+    copy_sparse(&mut opened.take(bytes), &mut partition, 0).map_err(file(&root))?;
+    let order = format!("rdump / \"{}\"", site.tree.display());
+    site.run("debugfs", LONG).args(["-R".into(), order.into(), root.clone().into_os_string()]).finish()?;
+    for done in [&raw, &root] {
+        fs::remove_file(done).map_err(file(done))?;
+    }
+    Ok(())
+}
+
+fn unpack_archive(site: &Site, archive: &Path) -> Result<(), BuildError> {
     let words =
         ["--extract", "--preserve-permissions", "--numeric-owner", "--same-owner", "--xattrs", "--xattrs-include=*"];
     let words = words.map(std::ffi::OsString::from).into_iter();

@@ -90,11 +90,13 @@ fn write(path: &Path, content: &str, mode: u32) -> Result<(), BuildError> {
 
 /// As `systemctl enable` would; units of packages and ours are in different places.
 fn enable(tree: &Path, unit: &str, by: &str) -> Result<(), BuildError> {
-    let own = format!("etc/systemd/system/{unit}");
-    let place = if tree.join(&own).exists() { format!("/{own}") } else { format!("/lib/systemd/system/{unit}") };
+    let places = ["etc/systemd/system", "usr/lib/systemd/system"].map(|place| format!("{place}/{unit}"));
+    let Some(place) = places.iter().find(|place| tree.join(place).exists()) else {
+        return Err(BuildError::Refused(vec![format!("the tree has no {unit}: its package is missing in the base")]));
+    };
     let wants = tree.join(format!("etc/systemd/system/{by}.wants"));
     fs::create_dir_all(&wants).map_err(file(&wants))?;
-    link(&wants.join(unit), &place)
+    link(&wants.join(unit), &format!("/{place}"))
 }
 
 fn link(path: &Path, target: &str) -> Result<(), BuildError> {

@@ -100,7 +100,8 @@ mod tests {
         let link = well("superlink") + "port [::]:9092\n";
         let node = well("supernode");
         let none: &[&str] = &[];
-        let cases: [(&str, Role, String, Option<bool>, &[&str]); 8] = [
+        type Story<'a> = (&'a str, Role, String, Option<bool>, &'a [&'a str]);
+        let cases: [Story; 8] = [
             ("a SuperLink", Role::Superlink, link.clone(), Some(true), none),
             ("a node", Role::Supernode, node.clone(), Some(true), none),
             ("a node alone", Role::Supernode, node.clone() + "failed trellis-appliance.service\n", Some(true), none),

@@ -51,7 +51,7 @@ impl Sites {
                 let local = Arc::new(LocalDriver::open(local, ring.clone())?);
                 let elsewhere = Arc::clone(&local);
                 let house = HouseSettings {
-                    trust: Arc::new(move |federation| elsewhere.trust_path(federation)),
+                    trust: Arc::new(move |federation: &Name| elsewhere.trust_path(federation)),
                     ..HouseSettings::new(settings.directory.join(OPENNEBULA), ring)
                 };
                 Kind::Real { local, one: OneHouse::open(house) }

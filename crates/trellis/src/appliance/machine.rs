@@ -109,3 +109,39 @@ fn put(root: &Path, file: &File) -> io::Result<()> {
     opened.sync_all()?;
     fs::rename(&draft, &path)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_disc_becomes_the_files_of_a_machine() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (root, path) = (place.path().join("root"), place.path().join("context.iso"));
+        let context = b"NETWORK='YES'\nETH0_IP='10.0.0.9'\nVMID='7'\nSSH_PUBLIC_KEY='ssh-rsa A'\n".to_vec();
+        let files = BTreeMap::from([("context.sh".to_owned(), context), ("token.txt".to_owned(), b"secret".to_vec())]);
+        fs::write(&path, disc::write(&files).expect("a disc")).expect("written");
+        let args = MachineArgs { root: root.clone(), disc: Some(path) };
+        // Twice: a machine starts more than once.
+        for _ in 0..2 {
+            assert!(set_up(&args).is_ok());
+        }
+        let text = |path: &str| fs::read_to_string(root.join(path)).expect("it is there");
+        assert!(text("run/systemd/network/10-eth0.network").contains("Address=10.0.0.9/24\n"));
+        assert_eq!(text("etc/hostname"), "trellis-7\n");
+        assert!(text("run/one-context/one_env").starts_with("export TOKENTXT=\"secret\"\n"));
+        let mode = fs::metadata(root.join("run/one-context/one_env")).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o400);
+    }
+
+    #[test]
+    fn a_disc_of_somebody_else_changes_nothing() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("other.iso");
+        fs::write(&path, vec![0; 1 << 16]).expect("written");
+        assert!(set_up(&MachineArgs { root: place.path().join("root"), disc: Some(path) }).is_ok());
+        assert!(!place.path().join("root").exists());
+    }
+}

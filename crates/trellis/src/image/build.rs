@@ -10,7 +10,7 @@ use trellis_image::metadata;
 use trellis_image::recipe::{Framework, Recipe};
 
 use super::RoleName;
-use crate::remote::{OutputArgs, Trouble, explain, print, remark};
+use crate::remote::{Format, OutputArgs, Trouble, explain, print, remark};
 
 const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
 /// The first of January 2026: images of one release are the same bytes on every day.
@@ -26,8 +26,8 @@ pub struct BuildArgs {
     /// A node with as little as it needs
     #[arg(long)]
     edge: bool,
-    /// A tar archive of a system to build on, in place of Debian's packages
-    #[arg(long, value_name = "ROOTFS.TAR")]
+    /// A system to build on in place of Debian's packages: the tar archive of a tree, or a disk (QCOW2, raw)
+    #[arg(long, value_name = "FILE")]
     base: Option<PathBuf>,
     /// Of Debian
     #[arg(long, default_value = "bookworm")]
@@ -56,12 +56,13 @@ pub struct BuildArgs {
     /// Seconds since 1970 that no time in the image is later than
     #[arg(long, env = "SOURCE_DATE_EPOCH", default_value_t = DEFAULT_EPOCH, value_parser = clap::value_parser!(i64).range(0..))]
     epoch: i64,
-    #[command(flatten)]
-    told: OutputArgs,
+    /// How to show the result; other commands have --output for it, which is a directory here
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum FrameworkName {
+pub enum FrameworkName {
     None,
     Pytorch,
     Tensorflow,
@@ -81,7 +82,8 @@ impl From<FrameworkName> for Framework {
 
 pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
     let program = match &args.program {
-        Some(program) => program.clone(),
+        // A name without a place would be looked for on the path.
+        Some(program) => program.canonicalize().unwrap_or_else(|_| program.clone()),
         None => std::env::current_exe().map_err(|error| {
             Trouble::failed(format!("this program does not find itself: {error}"), Some("give --program"))
         })?,
@@ -96,7 +98,7 @@ pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
             disk_bytes: args.size,
             context_package: args.context_package.is_some(),
         },
-        base: args.base.clone().map_or_else(|| Base::Mirror(args.mirror.clone()), Base::Archive),
+        base: base(args),
         program,
         context_package: args.context_package.clone(),
         hook: appliance_sh(match args.role {
@@ -114,12 +116,21 @@ pub fn run(args: &BuildArgs) -> Result<(), Trouble> {
     let text = metadata::service("trellis-superlink", "trellis-supernode");
     std::fs::write(&service, text)
         .map_err(|error| Trouble::failed(format!("{} cannot be written: {error}", service.display()), None))?;
-    args.told.print(&built.contents, || {
+    OutputArgs { format: args.format }.print(&built.contents, || {
         let contents = &built.contents;
         print(&format!("{}\n", built.image.display()));
         print(&format!("{} bytes, sha256 {}\n", contents.compressed_bytes, contents.sha256));
     });
     Ok(())
+}
+
+/// By its name: archives of trees are told by theirs, all else is a disk.
+fn base(args: &BuildArgs) -> Base {
+    let Some(path) = args.base.clone() else { return Base::Mirror(args.mirror.clone()) };
+    match path.file_name().is_some_and(|name| name.to_string_lossy().contains(".tar")) {
+        true => Base::Archive(path),
+        false => Base::Disk(path),
+    }
 }
 
 /// `4G`, `512M`, or bytes.

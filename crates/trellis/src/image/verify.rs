@@ -14,7 +14,7 @@ use trellis_image::recipe::Role;
 use trellis_image::verify::{Accelerator, Check, Firmware, Trial, Verdict, script, verify};
 
 use super::RoleName;
-use crate::remote::{OutputArgs, Tone, Trouble, clean, colours, explain, painted, print};
+use crate::remote::{OutputArgs, Tone, Trouble, clean, colours, explain, painted, print, remark};
 
 /// Start an image in QEMU with a context, and check what became of it
 #[derive(Debug, Args)]
@@ -66,8 +66,8 @@ pub fn run(args: &VerifyArgs) -> Result<(), Trouble> {
     if failed == 0 {
         return Ok(());
     }
-    let what =
-        format!("{failed} of {} checks failed; the console ended with:\n{}", verdict.checks.len(), verdict.console);
+    verdict.console.lines().for_each(|line| remark(&clean(line)));
+    let what = format!("{failed} of {} checks failed; above is the end of its console", verdict.checks.len());
     Err(Trouble::failed(what, None))
 }
 
