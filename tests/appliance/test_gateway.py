@@ -1,5 +1,7 @@
-"""Two gateways of real WireGuard, each in a network of its own: networks behind them reach each other, also after a gateway
-was gone."""
+"""Two gateways of real WireGuard, each in a network of its own.
+
+Networks behind them reach each other, also after a gateway was gone.
+"""
 
 import contextlib
 import os
@@ -58,7 +60,8 @@ class Gateway:
         (self.root / "context.sh").write_text(text)
 
     def start(self) -> None:
-        path = os.pathsep.join([self.tools.program("usr/bin"), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+        own = os.environ.get("PATH", os.defpath)
+        path = os.pathsep.join([self.tools.program("usr/bin"), own, "/usr/sbin", "/sbin"])
         words = [str(trellis_binary()), "appliance", "run", "--root", str(self.root)]
         words += ["--context", str(self.root / "context.sh")]
         argv = self.network.command(["unshare", "--mount", "sh", "-c", OWN_RUN, "sh", *words])
@@ -89,7 +92,8 @@ def gateways(workspace: Workspace) -> tuple[Gateway, Gateway]:
         if not Path("/dev/net/tun").exists():
             raise CannotBeHad("/dev/net/tun is not there")
         first, second = Gateway(workspace, 1), Gateway(workspace, 2)
-        first.network.run("ip", "link", "add", "wan", "type", "veth", "peer", "name", "wan", "netns", str(second.network.pid))
+        wire = ("wan", "type", "veth", "peer", "name", "wan", "netns", str(second.network.pid))
+        first.network.run("ip", "link", "add", *wire)
     except CannotBeHad as why:
         pytest.skip(str(why))
     for gateway in (first, second):

@@ -1,5 +1,7 @@
-"""A SuperLink's appliance in a machine with a real systemd: its units, how they are confined, who may reach them, and what is
-left of it after a restart."""
+"""A SuperLink's appliance in a machine with a real systemd.
+
+Its units, how they are confined, who may reach them, and what is left of it after a restart.
+"""
 
 import json
 import re
@@ -37,7 +39,8 @@ class Scene:
 
     def __init__(self, workspace: Workspace):
         network, self.neighbour = Namespace(workspace, "machine"), Namespace(workspace, "neighbour")
-        network.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", str(self.neighbour.pid))
+        wire = ("eth0", "type", "veth", "peer", "name", "eth0", "netns", str(self.neighbour.pid))
+        network.run("ip", "link", "add", *wire)
         for end, address in ((network, MACHINE), (self.neighbour, NEAR)):
             end.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
             end.run("ip", "link", "set", "eth0", "up")
@@ -140,7 +143,7 @@ def test_only_networks_that_may_reach_the_fleet_port(scene: Scene) -> None:
 
 def test_the_end_of_a_program_is_said(scene: Scene) -> None:
     before = scene.wait_ready()
-    scene.machine.run("systemctl", "kill", "--signal=KILL", "trellis-superlink.service")
+    scene.machine.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "trellis-superlink.service")
     wait_for("the agent to say it", lambda: not (scene.status() or before)["ready"], NOTICED_LIMIT_S)
     after = scene.wait_ready()
     assert after["instance"] != before["instance"]

@@ -1,7 +1,7 @@
 """A Debian machine with a systemd of its own, as a container: what a VM of an appliance is once it has booted.
 
-The tree comes from debootstrap, once, and is kept in the test cache; each machine has a copy. Its network is a namespace that
-the test made. Needs root; what is missing is `CannotBeHad`.
+The tree comes from debootstrap, once, and is kept in the test cache; each machine has a copy. Its network is a
+namespace that the test made. Needs root; what is missing is `CannotBeHad`.
 """
 
 import os
@@ -65,7 +65,8 @@ class Machine:
     def boot(self) -> None:
         nspawn = unpacked(*CONTAINER).program("usr/bin/systemd-nspawn")
         argv = [nspawn, "--quiet", "--register=no", "--keep-unit", "--boot", "--console=pipe", "--capability=CAP_NET_ADMIN"]
-        argv += ["--directory", str(self.root), "--machine", f"{self.name}-{os.getpid()}", "--kill-signal=SIGRTMIN+3"]
+        argv += ["--directory", str(self.root), "--machine", f"{self.name}-{os.getpid()}"]
+        argv += ["--kill-signal=SIGRTMIN+3"]
         argv += [f"--network-namespace-path=/proc/{self.network.pid}/ns/net"]
         argv += [f"--bind-ro={ours}:{theirs}" for theirs, ours in self.shown.items()]
         self._process = self.workspace.start(f"machine-{self.name}", argv)
@@ -84,7 +85,8 @@ class Machine:
 
     def tried(self, *argv: str) -> subprocess.CompletedProcess:
         """What comes of a command in the machine, also where it fails."""
-        inside = ["nsenter", f"--target={self._leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/", "--"]
+        apart = ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd=/"]
+        inside = ["nsenter", f"--target={self._leader}", *apart, "--"]
         env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "NO_COLOR": "1"}
         return subprocess.run(
             [*inside, *argv], env=env, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=False
