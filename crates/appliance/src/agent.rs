@@ -59,6 +59,8 @@ pub struct Agent {
     memory: Memory,
     key: Arc<NodeKey>,
     began: Instant,
+    /// Looks only: the resident one may be at work beside it, and is the one that remembers.
+    is_trial: bool,
 
     values: Values,
     stamp: Option<Stamp>,
@@ -113,6 +115,17 @@ struct Wishes {
 
 impl Agent {
     pub fn new(place: Place, sources: Sources, supervisor: Supervisor, resolve: Resolve) -> io::Result<Agent> {
+        let key = place.memory().with_file_name("probe.key");
+        Agent::with_key(place, sources, supervisor, resolve, &key)
+    }
+
+    fn with_key(
+        place: Place,
+        sources: Sources,
+        supervisor: Supervisor,
+        resolve: Resolve,
+        key: &Path,
+    ) -> io::Result<Agent> {
         crate::state_disk::mount(&sources.read(), &place).map_err(|trouble| io::Error::other(trouble.what))?;
         let memory = Memory::read(&place.memory()).unwrap_or_else(|error| {
             // Everything in it can be found out again.
@@ -120,7 +133,7 @@ impl Agent {
             Memory::default()
         });
         let owner = Owner::find(&place.passwd(), USER);
-        let key = probe_key(&place.memory().with_file_name("probe.key"))?;
+        let key = probe_key(key)?;
         let shards = memory.shards.as_deref().and_then(Shards::parse).unwrap_or_default();
         let wishes = Wishes { assignment: memory.assignment.clone(), ..Wishes::default() };
         Ok(Agent {
@@ -132,6 +145,7 @@ impl Agent {
             memory,
             key: Arc::new(key),
             began: Instant::now(),
+            is_trial: false,
             values: Values::default(),
             stamp: None,
             gate: None,
@@ -257,7 +271,10 @@ impl Agent {
 pub async fn check(place: Place, sources: Sources) -> Result<Settings, Trouble> {
     let failed = |error: io::Error| Trouble::new(Code::PreflightFailed, error.to_string());
     let resolve = Resolve::GiveUp { limit: Duration::ZERO };
-    let mut agent = Agent::new(place, sources, Supervisor::Direct(Direct::default()), resolve).map_err(failed)?;
+    let key = place.memory().with_file_name("check.key");
+    let supervisor = Supervisor::Direct(Direct::default());
+    let mut agent = Agent::with_key(place, sources, supervisor, resolve, &key).map_err(failed)?;
+    agent.is_trial = true;
     let looked = agent.look().await;
     if let Err(trouble) = &looked {
         // Where a running agent tells of the rest, this is all that is said from here.

@@ -50,6 +50,8 @@ pub fn provide(
     now: UnixSeconds,
 ) -> Result<Provided, Trouble> {
     let out = place.served(certificates);
+    // The programs pass through it, whatever our umask is; what is in it is theirs.
+    disk::make_directory(out.parent().unwrap_or(&out), 0o755, None).map_err(|error| failed(&error))?;
     match certificates {
         Certificates::Own { extra } => {
             let names = names(advertised, addresses, extra);

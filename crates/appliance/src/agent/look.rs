@@ -111,6 +111,9 @@ impl Agent {
     }
 
     pub(super) fn remember(&self) {
+        if self.is_trial {
+            return;
+        }
         if let Err(error) = self.memory.write(&self.place.memory()) {
             tracing::warn!("{error}");
         }

@@ -1,8 +1,10 @@
 //! A federation of appliances that find each other, and train.
 
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::process::{Child, Command};
+use trellis_client::{Security, SuperLink, Target, Trust};
 
 use crate::scene::{Machine, PATIENCE, Scene};
 
@@ -92,6 +94,56 @@ async fn a_change_waits_for_nobody_where_that_is_said() {
     superlink.until_says("READY", "YES").await;
     assert!(!superlink.log().contains("a change waits"), "{}", superlink.log());
     drop(run);
+    for machine in [&mut first, &mut second, &mut superlink] {
+        machine.stop().await;
+    }
+}
+
+/// A Python with Flower and numpy, where the tests keep one.
+fn flower() -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache/trellis-test"));
+    let cache = std::env::var_os("TRELLIS_TEST_CACHE").map(PathBuf::from).or_else(home)?;
+    Some(cache.join("flwr-1.42")).filter(|venv| venv.join("bin/python").exists())
+}
+
+/// How each run ended; an empty one has not.
+async fn endings(scene: &Scene, superlink: &Machine) -> Vec<String> {
+    let trust = Trust::bundle(&superlink.authority()).expect("an authority");
+    let (host, port) = (scene.http.ip().to_string(), scene.http.port());
+    let target = Target { host, port, security: Security::Tls(trust), token: None };
+    let runs = SuperLink::new(target).list_runs(None).await.expect("runs");
+    runs.into_iter().map(|run| run.status.map(|status| status.sub_status).unwrap_or_default()).collect()
+}
+
+#[tokio::test]
+async fn a_use_case_is_submitted_when_enough_nodes_are_there() {
+    let Some(venv) = flower() else {
+        eprintln!("skipped: no Python with flwr 1.42 in the test cache");
+        return;
+    };
+    let said = [("FL_USE_CASE", "anomaly-detection"), ("FL_NUM_ROUNDS", "1")];
+    let scene = Scene::new(2, &said, &[("FL_CLIENT_APP", "")]).await;
+    let (mut superlink, mut first, mut second) = (scene.superlink(), scene.node(0), scene.node(1));
+    for machine in [&superlink, &first, &second] {
+        std::fs::create_dir_all(machine.root.join("opt/trellis")).expect("a directory");
+        std::os::unix::fs::symlink(&venv, machine.root.join("opt/trellis/venv")).expect("a link");
+    }
+    superlink.start();
+    first.start();
+    first.until_says("READY", "YES").await;
+    assert_eq!(endings(&scene, &superlink).await, [""; 0], "one node is not enough");
+    second.start();
+    superlink.until_says("TRELLIS_RUNS", "1").await;
+    superlink.until_says("TRELLIS_RUNS", "0").await;
+    assert_eq!(endings(&scene, &superlink).await, ["completed"], "{}", superlink.log());
+    let instance = superlink.says("TRELLIS_INSTANCE").expect("it runs");
+    superlink.crash().await;
+    superlink.start();
+    superlink.until_other("TRELLIS_INSTANCE", &instance).await;
+    for machine in [&superlink, &first, &second] {
+        machine.until_says("READY", "YES").await;
+    }
+    assert_eq!(endings(&scene, &superlink).await, ["completed"], "once in the life of the VM");
     for machine in [&mut first, &mut second, &mut superlink] {
         machine.stop().await;
     }

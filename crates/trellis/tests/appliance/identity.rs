@@ -1,7 +1,8 @@
 //! Who a SuperLink is, and whom it lets in: certificates that change while a run is at work, those of an operator, join tokens.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -10,20 +11,19 @@ use base64::engine::general_purpose::STANDARD;
 use crate::federation::{completes, train};
 use crate::scene::{Machine, PATIENCE, Scene};
 
-/// Long enough that an authority is replaced meanwhile.
-const LONG_ROUNDS: u32 = 1500;
+/// Of one run after the other, while an authority is replaced.
+const ROUNDS: u32 = 150;
 
-fn trellis(words: &[&str], machine: &Machine) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trellis"));
-    let output = command.args(words).output().expect("it runs");
+async fn trellis(words: &[&str], machine: &Machine) {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_trellis"));
+    let output = command.args(words).kill_on_drop(true).output().await.expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words:?}: {said}\n{}", machine.log());
-    output
 }
 
-fn rotate(machine: &Machine, step: &[&str]) {
+async fn rotate(machine: &Machine, step: &[&str]) {
     let root = machine.root.to_str().expect("a path");
-    trellis(&[&["appliance", "rotate-ca", "--root", root], step].concat(), machine);
+    trellis(&[&["appliance", "rotate-ca", "--root", root], step].concat(), machine).await;
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -50,23 +50,28 @@ async fn an_authority_is_replaced_while_a_run_goes_on() {
     }
     let pids = [superlink.program(), first.program(), second.program()];
     let old = superlink.says("FL_CA_CERT").expect("an authority");
-    let run = train(&scene, &superlink, LONG_ROUNDS);
-    superlink.until_says("TRELLIS_BUSY", "YES").await;
-
-    rotate(&superlink, &[]);
-    let both = superlink.until_other("FL_CA_CERT", &old).await;
-    assert!(decoded(&both).contains(&decoded(&old)), "the old one is trusted still");
-    for node in [&first, &second] {
-        let trust = node.root.join("var/lib/trellis/trust/ca.crt");
-        until("the node has both", || std::fs::read_to_string(&trust).is_ok_and(|pem| pem == decoded(&both))).await;
-    }
-    rotate(&superlink, &["--finish"]);
-    let trusted = || decoded(&superlink.says("FL_CA_CERT").expect("an authority"));
-    until("the old one is withdrawn", || !trusted().contains(&decoded(&old))).await;
-    assert!(decoded(&both).contains(&trusted()), "all nodes had it before");
-    assert_eq!(superlink.says("TRELLIS_BUSY").as_deref(), Some("YES"), "the run is too short for this test");
-
-    completes(run, &superlink).await;
+    let over = AtomicBool::new(false);
+    let training = async {
+        while !over.load(Ordering::Relaxed) {
+            completes(train(&scene, &superlink, ROUNDS), &superlink).await;
+        }
+    };
+    let rotating = async {
+        superlink.until_says("TRELLIS_BUSY", "YES").await;
+        rotate(&superlink, &[]).await;
+        let both = superlink.until_other("FL_CA_CERT", &old).await;
+        assert!(decoded(&both).contains(&decoded(&old)), "the old one is trusted still");
+        for node in [&first, &second] {
+            let trust = node.root.join("var/lib/trellis/trust/ca.crt");
+            until("the node has both", || std::fs::read_to_string(&trust).is_ok_and(|pem| pem == decoded(&both))).await;
+        }
+        rotate(&superlink, &["--finish"]).await;
+        let trusted = || decoded(&superlink.says("FL_CA_CERT").expect("an authority"));
+        until("the old one is withdrawn", || !trusted().contains(&decoded(&old))).await;
+        assert!(decoded(&both).contains(&trusted()), "all nodes had it before");
+        over.store(true, Ordering::Relaxed);
+    };
+    tokio::join!(training, rotating);
     assert_eq!([superlink.program(), first.program(), second.program()], pids, "nobody was ended");
     completes(train(&scene, &superlink, 3), &superlink).await;
     for machine in [&mut first, &mut second, &mut superlink] {
@@ -179,14 +184,16 @@ async fn a_node_joins_by_a_token_and_not_without() {
     let word = |path: &Path| path.to_str().expect("a path").to_owned();
     let (file, save, authority) = (word(&file), word(&saved), word(&authority));
     let caller = ["--superlink", &http, "--root-certificates", &authority, "--token-file", &file];
-    trellis(&[&["node", "token", "--save", &save], &caller[..]].concat(), &superlink);
+    trellis(&[&["node", "token", "--save", &save], &caller[..]].concat(), &superlink).await;
     let token = std::fs::read_to_string(&saved).expect("a token");
     node.set_context("FL_JOIN_TOKEN", token.trim());
     node.start();
     node.until_says("FL_NODE_READY", "YES").await;
     // Once: a token that was used is not needed again.
+    let instance = node.says("TRELLIS_INSTANCE").expect("it runs");
     node.crash().await;
     node.start();
+    node.until_other("TRELLIS_INSTANCE", &instance).await;
     node.until_says("FL_NODE_READY", "YES").await;
     node.stop().await;
     superlink.stop().await;
