@@ -76,6 +76,11 @@ impl OneHouse {
         Some(home::trust(&self.settings.directory, federation)).filter(|path| path.exists())
     }
 
+    /// Whether parts of a federation at a site are machines of ours.
+    pub fn keeps(&self, federation: &Name, site: &Name) -> bool {
+        home::Home::new(&self.settings.directory, federation, site).site().is_dir()
+    }
+
     /// The token of the SuperLink's first admin.
     pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
         Some(home::admin_token(&self.settings.directory, federation)).filter(|path| path.exists())

@@ -269,7 +269,10 @@ impl Platform {
         let id = part_id(&view, part)?;
         match self.shared.sites.log_path(&id) {
             Some(path) => part_log::read(&self.shared, path, after, wait).await,
-            None => Err(Refusal::NotFound(format!("site {} keeps no logs", id.site))),
+            None => Err(Refusal::NotFound(format!(
+                "the logs of {} are not on this machine; in its VM: journalctl -u 'trellis-*'",
+                id.part.name()
+            ))),
         }
     }
 

@@ -179,6 +179,6 @@ fn read_pool(object: &mut Object<'_>, mode: Option<Mode>, common: &Settings) -> 
         ..plain
     };
     let (name_at, place) = (object.at("name"), object.place().clone());
-    let fit = Fit { image: Some(place.clone()), framework: None, python: None };
+    let fit = Fit { image: Some(place.clone()), framework: None, python: None, env: None, extra_args: None };
     PoolDraft { name, name_at, site: None, site_at: place.clone(), fit, scaling_at: place, pool }
 }

@@ -104,9 +104,10 @@ impl Sites {
         }
     }
 
-    /// Where a part writes what it says; `None`: nowhere.
+    /// Where a part writes what it says; `None`: not on this machine.
     pub fn log_path(&self, id: &ResourceId) -> Option<PathBuf> {
         match &self.kind {
+            Kind::Real { one, .. } if one.keeps(&id.federation, &id.site) => None,
             Kind::Real { local, .. } => Some(local.log_path(id)),
             Kind::Simulated(_) => None,
         }

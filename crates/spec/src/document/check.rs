@@ -136,6 +136,13 @@ fn refuse_misfit(sites: &[SiteDraft], site: usize, fit: &Fit) {
     } else if let Some(place) = &fit.python {
         place.refuse("the site starts images, which bring their own Python", "leave it out, or name another image");
     }
+    if let Some(Some(Driver::OpenNebula(_))) = driver {
+        for (what, place) in [("env", &fit.env), ("extraArgs", &fit.extra_args)] {
+            if let Some(place) = place {
+                place.refuse(format!("the site starts appliances, which take no {what}"), "leave it out");
+            }
+        }
+    }
     if let (false, Some(place), Some(_)) = (processes, &fit.framework, &fit.image) {
         place.refuse("the framework chooses an image, and an image is given too", "keep one of them");
     }

@@ -1,5 +1,7 @@
 //! The fields of the coordinator. Which site it is at is settled later, when all sites are known.
 
+use std::collections::BTreeMap;
+
 use crate::federation::{Coordinator, Endpoints, Isolation, Name, Persistence, Resources};
 use crate::kind::{Choice, ListOf, Scalar, arguments, bytes, choice, cpu, environment, name, path, port, word};
 use crate::object::Object;
@@ -28,12 +30,27 @@ pub(crate) struct Fit {
     pub image: Option<Place>,
     pub framework: Option<Place>,
     pub python: Option<Place>,
+    pub env: Option<Place>,
+    pub extra_args: Option<Place>,
 }
 
 impl Fit {
     pub fn of(object: &Object<'_>) -> Self {
         let at = |name: &str| object.has(name).then(|| object.at(name));
-        Self { image: at("image"), framework: at("framework"), python: at("python") }
+        Self {
+            image: at("image"),
+            framework: at("framework"),
+            python: at("python"),
+            env: at("env"),
+            extra_args: at("extraArgs"),
+        }
+    }
+
+    /// Of programs: nothing said is nothing asked for.
+    pub fn of_program(object: &Object<'_>, env: &BTreeMap<String, String>, extra_args: &[String]) -> Self {
+        let fit = Self::of(object);
+        let (env, extra_args) = (!env.is_empty(), !extra_args.is_empty());
+        Self { env: fit.env.filter(|_| env), extra_args: fit.extra_args.filter(|_| extra_args), ..fit }
     }
 }
 
@@ -50,7 +67,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> CoordinatorDraft {
         python: object.optional("python", path("/usr/bin/python3"), PYTHON_HELP),
         extra_args: object.any("extraArgs", arguments(), "Further arguments of the SuperLink, after all others."),
     };
-    let fit = Fit::of(object);
+    let fit = Fit::of_program(object, &coordinator.env, &coordinator.extra_args);
     CoordinatorDraft { coordinator, site, site_at: object.at("site"), place: object.place().clone(), fit }
 }
 

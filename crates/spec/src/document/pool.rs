@@ -39,7 +39,7 @@ impl PoolDraft {
     /// The pool of a document that only says how many nodes there are.
     pub fn only(nodes: u32, at: Place) -> Self {
         let pool = plain_pool(super::only_pool(), nodes);
-        let fit = Fit { image: None, framework: None, python: None };
+        let fit = Fit { image: None, framework: None, python: None, env: None, extra_args: None };
         Self { name: None, name_at: at.clone(), site: None, site_at: at.clone(), fit, scaling_at: at, pool }
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
     };
     refuse_count_out_of_bounds(object, &pool);
     warn_of_go_templates(object, &pool.node_config);
-    let fit = Fit::of(object);
+    let fit = Fit::of_program(object, &pool.env, &pool.extra_args);
     let (name_at, site_at, scaling_at) = (object.at("name"), object.at("site"), object.at("scaling"));
     PoolDraft { name, name_at, site, site_at, fit, scaling_at, pool }
 }

@@ -249,10 +249,11 @@ fn coordinator(sites: Sites) -> impl Strategy<Value = Coordinator> {
     let disk = disk.prop_map(|(path, size_bytes)| Persistence::Disk { path, size_bytes });
     let persistence = prop_oneof![Just(Persistence::Memory), disk];
     let rest = (isolation(), resources(), env(), vec(text(), 0..3));
-    (place(sites), ports, hosts, persistence, rest).prop_map(
-        |((site, image, python), ports, advertise, persistence, rest)| {
+    (place(sites.clone()), ports, hosts, persistence, rest).prop_map(
+        move |((site, image, python), ports, advertise, persistence, rest)| {
             let (fleet, control, app, http) = ports;
             let (isolation, mut resources, env, extra_args) = rest;
+            let (env, extra_args) = fit_program(env, extra_args, &sites[site].0);
             if let Persistence::Disk { size_bytes: Some(kept), .. } = persistence {
                 resources.disk_bytes = resources.disk_bytes.map(|disk| disk.max(kept));
             }
@@ -271,6 +272,7 @@ fn pool(sites: Sites) -> impl Strategy<Value = Pool> {
         move |((site, image, python), (count, scaling), what, rest)| {
             let (framework, client_app, isolation, resources, gpu) = what;
             let (node_config, env, extra_args) = rest;
+            let (env, extra_args) = fit_program(env, extra_args, &sites[site].0);
             let starts_images = sites[site].0 != (Driver::Local { containers: Containers::No });
             let framework = framework.filter(|_| starts_images && image.is_none());
             let is_one = matches!(sites[site].0, Driver::OpenNebula(_));
@@ -295,6 +297,18 @@ fn pool(sites: Sites) -> impl Strategy<Value = Pool> {
             }
         },
     )
+}
+
+/// Appliances take neither.
+fn fit_program(
+    env: BTreeMap<String, String>,
+    extra_args: Vec<String>,
+    driver: &Driver,
+) -> (BTreeMap<String, String>, Vec<String>) {
+    match driver {
+        Driver::OpenNebula(_) => (BTreeMap::new(), Vec::new()),
+        Driver::Local { .. } | Driver::Kubernetes { .. } => (env, extra_args),
+    }
 }
 
 fn gpu() -> impl Strategy<Value = Gpu> {
