@@ -75,6 +75,10 @@ soak: release ## kill the SuperLink at every crash point and at KILLS random mom
 	$(CARGO) test --release --package trellis-plan -- --ignored soak
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py crash faults control_plane --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
+.PHONY: appliance
+appliance: release ## the agent under a real systemd, its firewall and its WireGuard gateway, in containers and network namespaces (root)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py appliance $(ARGS)
+
 .PHONY: zones
 zones: release fake-one ## three OpenNebula clouds behind NAT in network namespaces, WireGuard between them (root; about ten minutes)
 	FAKE_ONE_BIN=$(FAKE_ONE) TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py zones $(ARGS)

@@ -45,7 +45,7 @@ fn limit(number: u64) -> Limit {
     }
 }
 
-/// What was said, or what the app needs; both must go together.
+/// What was said; it must go together with the app, which needs none where none is said.
 fn framework(reader: &mut Reader, use_case: Option<UseCase>) -> Framework {
     let said = match reader.choice("FL_FRAMEWORK") {
         "pytorch" => Framework::PyTorch,
@@ -59,10 +59,7 @@ fn framework(reader: &mut Reader, use_case: Option<UseCase>) -> Framework {
         Some(UseCase::AnomalyDetection) => &[Framework::Sklearn],
         Some(UseCase::LlmFineTuning) => &[Framework::PyTorch],
     };
-    if said == Framework::None {
-        return fitting[0];
-    }
-    if !fitting.contains(&said) {
+    if said != Framework::None && !fitting.contains(&said) {
         let names: Vec<&str> = fitting.iter().map(|framework| framework.name()).collect();
         let what = format!("there is no such app for {}", said.name());
         reader.refuse("FL_USE_CASE", what, format!("set FL_FRAMEWORK to {}", names.join(" or ")));

@@ -139,7 +139,7 @@ pub static VARIABLES: &[Variable] = &[
     of(NODE, "FL_NODE_CONFIG", Kind::NodeConfig, "", "What apps are told about the node", "The node config. partition-id and num-partitions are added where they are not said."),
     of(NODE, "FL_MAX_RETRIES", ANY_NUMBER, "0", "So often a lost SuperLink is called again; 0: always", "0: the node never gives up. Otherwise it ends after so many attempts."),
     of(NODE, "FL_MAX_WAIT_TIME", ANY_NUMBER, "0", "So many seconds a lost SuperLink is called; 0: for ever", "0: the node never gives up. Otherwise it ends after so many seconds."),
-    of(NODE, "FL_FRAMEWORK", Kind::Choice(&["none", "pytorch", "tensorflow", "sklearn"]), "none", "Framework that the apps of this node need", "The node does not become ready without it. none: what FL_USE_CASE needs, or nothing.").also(&["ML_FRAMEWORK"]),
+    of(NODE, "FL_FRAMEWORK", Kind::Choice(&["none", "pytorch", "tensorflow", "sklearn"]), "none", "Framework that the apps of this node need", "The node does not become ready without it. none: nothing but Python; apps that come with the program do without too.").also(&["ML_FRAMEWORK"]),
     of(NODE, "FL_CLIENT_APP", Kind::Word, "", "An app of the appliance itself, like native:mlp", "It carries out instructions in place of the apps that runs bring."),
     of(NODE, "FL_JOIN_TOKEN", Kind::Word, "", "With FL_NODE_AUTH: what the node joins with", "The node is enrolled by it once, with a key that it makes itself.").secret(),
     of(NODE, "FL_GPU_ENABLED", Kind::Switch, "NO", "Let apps use GPUs", "YES: GPUs are looked for and given to apps. NO: apps see none."),

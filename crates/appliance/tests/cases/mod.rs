@@ -77,7 +77,7 @@ fn common() -> Vec<Case> {
         is("FL_GRPC_KEEPALIVE_TIMEOUT", "30", SuperNode, "/common/keepalive/timeout/secs", json!(30)),
         case("FL_GRPC_KEEPALIVE_TIMEOUT", "60", SuperLink, Then::Refused("the next one follows after 60 s")),
         is("FL_USE_CASE", "anomaly-detection", SuperLink, "/role/superlink/use_case", json!("anomaly-detection")),
-        is("FL_USE_CASE", "anomaly-detection", SuperNode, "/role/supernode/framework", json!("sklearn")),
+        is("FL_USE_CASE", "anomaly-detection", SuperNode, "/role/supernode/use_case", json!("anomaly-detection")),
         is("REPORT_READY", "YES", Gateway, "/common/report_ready", json!(true)).with(&GATEWAY),
         is("READY_SCRIPT_PATH", "/opt/check", SuperNode, "/common/ready_script", json!("/opt/check")),
         case("READY_SCRIPT", "ZXhpdCAw", SuperNode, Then::Refused("is not run")),

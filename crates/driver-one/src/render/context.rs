@@ -148,7 +148,11 @@ mod tests {
         let private = PrivateKey::from_bytes([7; 32]).expect("a key");
         let other = PrivateKey::from_bytes([9; 32]).expect("a key").public().to_string();
         let tunnel = TunnelKeys { private: private.reveal(), public: BTreeMap::from([(testing::name("far"), other)]) };
-        Secrets { admin_token: "token".to_owned(), tunnel: Some(tunnel), certificate: None }
+        Secrets {
+            admin_token: "token-of-the-first-administrator-of-all".to_owned(),
+            tunnel: Some(tunnel),
+            certificate: None,
+        }
     }
 
     fn with_tunnel() -> Tunnel {
@@ -190,7 +194,7 @@ mod tests {
         let read = read(context, &told, Role::SuperLink);
         assert_eq!(read.common.routes.len(), 2);
         let RoleSettings::SuperLink(link) = read.role else { panic!("{:?}", read.role) };
-        assert_eq!(link.admin_token.as_deref(), Some("token"));
+        assert_eq!(link.admin_token.as_deref(), Some("token-of-the-first-administrator-of-all"));
         assert!(link.node_auth);
     }
 

@@ -53,7 +53,7 @@ async fn the_token_in_the_file_is_the_admins_at_each_start() {
 
     // One that was taken back does not come back.
     put(&file, &first, 0o600);
-    let why = SuperLink::start(settings(&state, &file)).await.err().unwrap().to_string();
+    let why = TestLink::try_start(settings(&state, &file)).await.err().unwrap().to_string();
     assert!(why.contains("was revoked") && !why.contains(&first), "{why}");
 }
 

@@ -54,15 +54,29 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
     }
 }
 
+/// What another test was just starting may hold the lock of a state for a moment, until it has become its own program.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
 impl TestLink {
     pub async fn start(config: Config) -> TestLink {
-        let superlink = SuperLink::start(config).await.expect("the SuperLink starts");
+        let superlink = TestLink::try_start(config).await.expect("the SuperLink starts");
         let addresses = superlink.addresses();
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(superlink.run_until(async {
             let _ = stopped.await;
         }));
         TestLink { addresses, stop, served }
+    }
+
+    pub async fn try_start(config: Config) -> Result<SuperLink, ServeError> {
+        for _ in 0..LOCK_TRIES {
+            match SuperLink::start(config.clone()).await {
+                Err(ServeError::State(_)) => tokio::time::sleep(LOCK_PAUSE).await,
+                started => return started,
+            }
+        }
+        SuperLink::start(config).await
     }
 
     pub async fn stop(self) {
