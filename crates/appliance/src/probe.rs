@@ -7,16 +7,13 @@ mod supernode;
 use std::path::Path;
 use std::sync::Arc;
 
-use trellis_client::{NodeKey, Security, Trust};
-
-pub use supernode::drain;
+use trellis_client::{NodeKey, Security, Trust, announced_node};
 
 use crate::readiness::Seen;
 use crate::recipe::Probe;
 
 /// What a node says before it is connected; each try in vain is a line.
 const SEARCHED_BYTES: u64 = 16 << 20;
-const ANNOUNCEMENT: &str = "SuperNode ID: ";
 
 /// How much a SuperLink is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,14 +55,7 @@ fn announced(log: &Path) -> Option<String> {
     use std::io::Read as _;
     let mut text = Vec::new();
     std::fs::File::open(log).ok()?.take(SEARCHED_BYTES).read_to_end(&mut text).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let id = |line: &str| {
-        let after = line.split_once(ANNOUNCEMENT)?.1;
-        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        (end > 0).then(|| after[..end].to_owned())
-    };
-    whole.filter_map(id).next_back()
+    announced_node(&String::from_utf8_lossy(&text))
 }
 
 #[cfg(test)]

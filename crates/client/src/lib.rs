@@ -12,6 +12,7 @@ mod error;
 mod exchange;
 pub mod fleet;
 mod grpc;
+mod nearby;
 pub mod node_key;
 mod pieces;
 mod report;
@@ -24,6 +25,7 @@ pub use call::*;
 pub use connect::handshake;
 pub use control::{AcquiredTask, LogPart, LogStream};
 pub use error::{Distrust, Error};
+pub use nearby::{NearbyNode, announced_node};
 pub use node_key::NodeKey;
 pub use report::{
     CheckpointReport, ClientReport, FailedNode, FindingReport, MAX_REPORT_BYTES, MetricReport, PhaseReport,

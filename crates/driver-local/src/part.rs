@@ -5,10 +5,10 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, Notify};
+use trellis_client::NearbyNode;
 use trellis_plan::{Action, Desired, Millis, Order, Outcome, ResourceId, Verb};
 
 use crate::home::Home;
-use crate::probe;
 use crate::process::Process;
 use crate::recipe::{Probe, Recipe};
 use crate::record::{Record, Wish};
@@ -200,7 +200,7 @@ impl Part {
         let never = |why: &str| Ok(Outcome::Refused { why: why.to_owned(), retry: false });
         let probe = state.recipe.as_ref().map(|recipe| recipe.probe.clone());
         match probe {
-            Some(Probe::SuperNode { socket }) => match probe::drain(&socket).await {
+            Some(Probe::SuperNode { socket }) => match NearbyNode::drain(&socket, true).await {
                 Ok(()) => self.nothing(home, state, order).await,
                 Err(error) => Ok(Outcome::Failed { why: format!("it could not be told: {error}") }),
             },

@@ -11,7 +11,6 @@ use trellis_client::{Error, Patience, Security, SuperLink, Target, Token, Trust,
 use trellis_plan::Millis;
 
 pub use flower::superlink as flower_superlink;
-pub use supernode::drain;
 
 use crate::recipe::Probe;
 

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use trellis_client::NearbyNode;
+
 use super::{Agent, now_s};
 use crate::disk;
 use crate::facts;
@@ -208,7 +210,7 @@ impl Agent {
         if let Probe::SuperNode { socket } = &recipe.probe
             && self.seen.instance.is_some()
             && self.wishes.drain != self.seen.draining
-            && let Err(error) = probe::drain(socket, self.wishes.drain).await
+            && let Err(error) = NearbyNode::drain(socket, self.wishes.drain).await
         {
             tracing::debug!("the node cannot be told to drain: {error}");
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trellis_client::fleet::Transport;
-use trellis_client::{Patience, Security, SuperLink, Target, Trust};
+use trellis_client::{Patience, Security, SuperLink, Target, Trust, announced_node};
 
 use super::Report;
 
@@ -17,7 +17,6 @@ const CONNECT: Duration = Duration::from_millis(500);
 const ANSWER: Duration = Duration::from_secs(5);
 /// What a node says before it is connected; each try in vain is a line.
 const SEARCHED_BYTES: u64 = 16 << 20;
-const ANNOUNCEMENT: &str = "SuperNode ID: ";
 
 /// `None`: whom to trust cannot be found out, so nobody is.
 pub fn superlink(address: SocketAddr, transport: Transport, tls: bool, trust: Option<&Path>) -> Option<SuperLink> {
@@ -57,38 +56,12 @@ fn announced(note: &Path) -> io::Result<Option<String>> {
     log.seek(SeekFrom::Start(from))?;
     let mut text = Vec::new();
     log.take(SEARCHED_BYTES).read_to_end(&mut text)?;
-    Ok(node_id(&String::from_utf8_lossy(&text)))
-}
-
-/// What the SuperLink called the node last. A line that is still being written says nothing yet.
-fn node_id(log: &str) -> Option<String> {
-    let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-    let id = |line: &str| {
-        let after = line.split_once(ANNOUNCEMENT)?.1;
-        let end = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
-        (end > 0).then(|| after[..end].to_owned())
-    };
-    whole.filter_map(id).next_back()
+    Ok(announced_node(&String::from_utf8_lossy(&text)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_announcement_is_a_whole_line() {
-        for (log, expected) in [
-            ("", None),
-            ("INFO :      Starting Flower SuperNode\n", None),
-            ("\u{1b}[92mINFO \u{1b}[0m:      SuperNode ID: 1234\n", Some("1234")),
-            ("INFO : SuperNode ID: 12", None),
-            ("INFO : SuperNode ID: 12\u{1b}[0m\nmore\n", Some("12")),
-            ("SuperNode ID: 1\nSuperNode ID: 2\n", Some("2")),
-            ("SuperNode ID: none\n", None),
-        ] {
-            assert_eq!(node_id(log).as_deref(), expected, "{log:?}");
-        }
-    }
 
     #[test]
     fn what_an_earlier_start_said_does_not_count() {

@@ -3,7 +3,7 @@
 use trellis_fake_one::cloud::{LcmState, ServiceState, VmState};
 use trellis_fake_one::faults::{BootFailure, LostAnswer, Refusal, Server};
 use trellis_plan::{Driver, Observation, Outcome, Spec, Verb};
-use trellis_spec::OneSite;
+use trellis_spec::{OneImages, OneSite};
 
 use crate::scene::{Scene, desired, id, name, node};
 
@@ -191,6 +191,38 @@ async fn what_the_cloud_refuses_is_told_with_what_to_do() {
     assert!(why.contains("Not authorized") && why.contains("oneacl"), "{why}");
     scene.cloud().faults(|faults| faults.refusals.clear());
     scene.until_ready(&desired(&id("demo/lab/coordinator"), 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_that_is_used_up_is_told_and_room_is_used_when_there_is_some() {
+    let scene = Scene::new().await;
+    let limit = |vms| scene.cloud().with(|cloud| cloud.users.get_mut(&0).expect("oneadmin").vms_limit = vms);
+    limit(Some(0));
+    scene.make(1, Verb::Create(desired(&id("demo/lab/coordinator"), 0))).await;
+    let why = scene.until_failed(&id("demo/lab/coordinator")).await;
+    assert!(why.to_lowercase().contains("quota"), "{why}");
+    limit(None);
+    scene.make(2, delete("demo/lab/coordinator")).await;
+    scene.until_absent(&id("demo/lab/coordinator")).await;
+    scene.make(3, Verb::Create(desired(&id("demo/lab/coordinator"), 0))).await;
+    scene.until_ready(&desired(&id("demo/lab/coordinator"), 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_is_a_file_is_uploaded_once_and_goes_with_the_federation() {
+    let scene = Scene::new().await;
+    let images = OneImages { superlink: Some("/var/tmp/mine.qcow2".to_owned()), supernode: None };
+    scene.open_with(OneSite { images, ..scene.site() });
+    let uploads = || {
+        scene.cloud().with(|cloud| cloud.images.values().filter(|image| image.path == "/var/tmp/mine.qcow2").count())
+    };
+    coordinator_and_nodes(&scene, 1).await;
+    assert_eq!(uploads(), 1);
+    scene.make(8, delete("demo/lab/node/pool-0")).await;
+    scene.make(9, delete("demo/lab/coordinator")).await;
+    scene.until_absent(&id("demo/lab/coordinator")).await;
+    scene.until_absent(&id("demo/lab/node/pool-0")).await;
+    assert_eq!(uploads(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
