@@ -52,9 +52,9 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong. Never empty.
+/// Everything that is wrong, never nothing; and what is strange beside it, which may be the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<Problem>);
+pub struct Problems(pub Vec<Problem>, pub Vec<Warning>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -29,12 +29,12 @@ pub fn read(values: &Values, image_role: Role) -> Result<(Settings, Vec<Warning>
         Role::SuperNode => RoleSettings::SuperNode(supernode::read(&mut reader, &common)),
         Role::Gateway => match gateway::read(&mut reader) {
             Some(gateway) => RoleSettings::Gateway(gateway),
-            None => return Err(Problems(reader.problems)),
+            None => return Err(Problems(reader.problems, reader.warnings)),
         },
     };
     match reader.problems.is_empty() {
         true => Ok((Settings { common, role }, reader.warnings)),
-        false => Err(Problems(reader.problems)),
+        false => Err(Problems(reader.problems, reader.warnings)),
     }
 }
 

@@ -56,7 +56,7 @@ fn every_variable_has_an_effect() {
                     assert_ne!(at(&without, place).as_ref(), Some(expected), "{name} changes nothing at {place}");
                 }
                 Then::Refused(words) => {
-                    let Problems(problems) = with.expect_err(&name);
+                    let Problems(problems, _) = with.expect_err(&name);
                     assert!(told(&problems, case.variable, words), "{name}: {problems:?}");
                     assert!(problems.iter().all(|problem| !problem.advice.is_empty()), "{problems:?}");
                 }
@@ -85,7 +85,7 @@ fn nothing_said_is_a_superlink_and_a_supernode_with_tls() {
         assert!(settings.common.tls && settings.role() == role);
         assert_eq!(warnings, Vec::new());
     }
-    let Problems(problems) = read(&Values::default(), Role::Gateway).expect_err("a gateway needs a key");
+    let Problems(problems, _) = read(&Values::default(), Role::Gateway).expect_err("a gateway needs a key");
     let names: Vec<_> = problems.iter().map(|problem| problem.variable.as_str()).collect();
     assert_eq!(names, ["WG_PRIVATE_KEY", "WG_LOCAL_ADDRESS", "WG_PEER_PUBLIC_KEY"]);
 }
@@ -149,7 +149,7 @@ fn what_is_no_text_is_a_problem_of_its_variable() {
     ] {
         let mut values = Values::default();
         values.add_context_sh(bytes);
-        let Problems(problems) = read(&values, Role::SuperLink).expect_err(words);
+        let Problems(problems, _) = read(&values, Role::SuperLink).expect_err(words);
         assert!(told(&problems, "FL_STRATEGY", words) && problems.len() == 1, "{problems:?}");
     }
 }
@@ -169,11 +169,20 @@ fn several_peers_are_told_apart() {
     let outcome = read(&values(&said), Role::Gateway);
     assert_eq!(at(&outcome, "/role/gateway/peers/1/endpoint"), Some("[fd00::2]:51820".into()));
     assert_eq!(at(&outcome, "/role/gateway/peers/0/endpoint"), Some(Value::Null));
-    let Problems(problems) =
+    let Problems(problems, _) =
         read(&values(&said[..4].iter().cloned().chain(said[6..].iter().cloned()).collect::<Vec<_>>()), Role::Gateway)
             .expect_err("the second peer has no key");
     let advice: Vec<_> = problems.iter().map(|problem| problem.advice.as_str()).collect();
     assert_eq!(advice, ["give WG_PEER_2_PUBLIC_KEY", "give WG_PEER_2_ALLOWED_IPS"]);
+}
+
+#[test]
+fn a_mistyped_name_is_told_beside_what_is_wrong() {
+    let said =
+        [("FL_STRATGY", "Krum"), ("FL_NUM_ROUNDS", "x")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let Problems(problems, warnings) = read(&values(&said), Role::SuperLink).expect_err("a number is wrong");
+    assert_eq!(problems.len(), 1);
+    assert!(warnings.iter().any(|warning| warning.to_string().contains("FL_STRATEGY")), "{warnings:?}");
 }
 
 /// `UPDATE_GOLDENS=1` writes it.

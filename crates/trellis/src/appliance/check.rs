@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 use trellis_appliance::context::{MAX_CONTEXT_BYTES, Values};
-use trellis_appliance::problem::Problem;
+use trellis_appliance::problem::{Problem, Problems};
 use trellis_appliance::settings::Role;
 use trellis_appliance::{Used, read, used};
 
@@ -51,7 +51,7 @@ pub fn run(args: &CheckArgs) -> ExitCode {
     let used = used(&values, role);
     let (problems, warnings) = match read(&values, role) {
         Ok((_, warnings)) => (Vec::new(), warnings),
-        Err(problems) => (problems.0, Vec::new()),
+        Err(Problems(problems, warnings)) => (problems, warnings),
     };
     match args.output.format {
         Format::Table => print(&told(&used, &problems, &warnings)),
