@@ -103,6 +103,7 @@ fn facts(record: &Record, phase: Phase, since_ms: Millis, report: Report) -> Fac
         node_id: report.node_id.or_else(|| record.node_id.clone()),
         since_ms,
         instance: record.instance,
+        hindrance: None,
     }
 }
 

@@ -117,6 +117,10 @@ fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase) -> Facts {
         node_id: said(keys::FL_NODE_ID).map(str::to_owned),
         since_ms: record.since_ms,
         instance: record.instance,
+        hindrance: vm
+            .filter(|_| phase == Phase::Starting)
+            .and_then(|vm| vm.attribute(keys::FL_ERROR))
+            .map(str::to_owned),
         phase: phase.clone(),
     }
 }
@@ -160,7 +164,10 @@ mod tests {
             Sighting::Unknown { why } => format!("unknown: {why}"),
             Sighting::Present { facts, .. } => match &facts.phase {
                 Phase::Failed { why } => format!("failed: {why}"),
-                phase => format!("{phase:?}").to_lowercase(),
+                phase => {
+                    let hindrance = facts.hindrance.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                    format!("{phase:?}").to_lowercase() + &hindrance
+                }
             },
         }
     }
@@ -185,7 +192,10 @@ mod tests {
             (&[no, fresh, told], "starting"),
             (&[no, fresh, told, error], "failed: port_busy: 9092"),
             (&[no, fresh, error], "failed: port_busy: 9092"),
-            (&[no, fresh, (keys::FL_ERROR, "discovery_timeout: nobody is there")], "starting"),
+            (
+                &[no, fresh, (keys::FL_ERROR, "discovery_timeout: nobody is there")],
+                "starting: discovery_timeout: nobody is there",
+            ),
             (&[yes, old, told], "unknown: the agent in VM 4 has said nothing for 60 s"),
         ];
         for (attributes, expected) in cases {

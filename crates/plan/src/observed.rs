@@ -48,6 +48,8 @@ pub struct Facts {
     pub since_ms: Millis,
     /// Another number for each time that it was started.
     pub instance: u64,
+    /// What it waits for while it starts, in its own words; `None`: it does not say.
+    pub hindrance: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

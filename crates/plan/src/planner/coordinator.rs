@@ -156,7 +156,8 @@ fn mend(view: &View<'_>, facts: &Facts, step: &mut Step) -> Gate {
             step.ask(restart());
         }
         Phase::Starting | Phase::Stopping => {
-            step.tell(Weight::Waits, ABOUT, format!("starts since {}", words(lasts_ms)));
+            let why = facts.hindrance.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            step.tell(Weight::Waits, ABOUT, format!("starts since {}{why}", words(lasts_ms)));
             step.wake_at(facts.since_ms + START_PATIENCE_MS);
         }
     }

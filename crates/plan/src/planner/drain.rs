@@ -113,6 +113,7 @@ mod tests {
             node_id: None,
             since_ms: 0,
             instance: 1,
+            hindrance: None,
         };
         let mut ledger = Ledger { drain_timeout_ms: 60_000, ..Ledger::default() };
         assert!(matches!(finished(&mut ledger, &id, &idle, true, 0), Finished::Tell));

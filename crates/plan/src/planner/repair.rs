@@ -38,7 +38,8 @@ impl Repair<'_> {
             Phase::Ready => {}
             Phase::Stopping => self.crowd.tell(Weight::Waits, &node.key, "stops; it is made again when it is gone"),
             Phase::Starting if lasts_ms < START_PATIENCE_MS => {
-                self.crowd.tell(Weight::Waits, &node.key, "starts");
+                let text = facts.hindrance.as_ref().map_or_else(|| "starts".to_owned(), |why| format!("starts: {why}"));
+                self.crowd.tell(Weight::Waits, &node.key, text);
                 self.step.wake_at(facts.since_ms + START_PATIENCE_MS);
             }
             Phase::Starting => self.start_again(node, facts, &format!("is not ready after {}", words(lasts_ms))),

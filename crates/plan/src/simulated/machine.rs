@@ -57,6 +57,7 @@ impl Machine {
             node_id: None,
             since_ms: self.since_ms,
             instance: self.instance,
+            hindrance: None,
         }
     }
 }
