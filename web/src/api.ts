@@ -162,7 +162,15 @@ export interface PlanReport {
   report: Why[];
   promises_lost: string[];
   warnings: string[];
+  /** What would be sent to each site, as the sites take it. */
+  templates?: SiteTemplate[];
   status: Status;
+  text: string;
+}
+
+export interface SiteTemplate {
+  site: string;
+  title: string;
   text: string;
 }
 
@@ -212,6 +220,8 @@ export interface Training {
   rounds_planned: number;
   metrics: Record<string, number>;
   checkpoint?: string;
+  /** How long the last round took. */
+  round_seconds?: number;
 }
 
 export interface TrainingRounds {
