@@ -86,7 +86,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    workspace = Workspace(tmp_path_factory.mktemp("systemd"))
+    workspace, made = Workspace(tmp_path_factory.mktemp("systemd")), None
     try:
         made = Scene(workspace)
         made.machine.boot()
@@ -95,6 +95,8 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     except CannotBeHad as why:
         pytest.skip(str(why))
     finally:
+        if made is not None:
+            made.machine.close()
         workspace.close()
 
 

@@ -6,6 +6,7 @@ namespace that the test made. Needs root; what is missing is `CannotBeHad`.
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -96,6 +97,11 @@ class Machine:
         done = self.tried(*argv)
         assert done.returncode == 0, f"{' '.join(argv)}: {done.stdout}{done.stderr}"
         return done.stdout
+
+    def close(self) -> None:
+        """From one moment to the next; what runs in it has not our mark, and would outlive who started it."""
+        if self._leader and self._process is not None and self._process.alive:
+            os.kill(self._leader, signal.SIGKILL)
 
     def halt(self) -> None:
         """As a VM that is shut down."""
