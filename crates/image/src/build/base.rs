@@ -13,8 +13,8 @@ use crate::tools::{self, Tool};
 
 #[derive(Debug, Clone)]
 pub enum Base {
-    /// Packages of a mirror.
-    Mirror(String),
+    /// Packages of a mirror; `None`: of the one that debootstrap takes by itself.
+    Mirror(Option<String>),
     /// A tree in a tar archive; it must have the packages already.
     Archive(PathBuf),
     /// The largest Linux file system of a disk; the same holds for it.
@@ -43,7 +43,7 @@ impl Base {
 pub(super) fn unpack(site: &Site) -> Result<(), BuildError> {
     fs::create_dir_all(&site.tree).map_err(file(&site.tree))?;
     match &site.order.base {
-        Base::Mirror(mirror) => return unpack_archive(site, &bootstrapped(site, mirror)?),
+        Base::Mirror(mirror) => return unpack_archive(site, &bootstrapped(site, mirror.as_deref())?),
         Base::Archive(path) => unpack_archive(site, path)?,
         Base::Disk(path) => unpack_disk(site, path)?,
     }
@@ -89,17 +89,17 @@ fn unpack_archive(site: &Site, archive: &Path) -> Result<(), BuildError> {
 }
 
 /// The archive of a tree with the recipe's packages; made once for the same packages of the same mirror.
-fn bootstrapped(site: &Site, mirror: &str) -> Result<PathBuf, BuildError> {
+fn bootstrapped(site: &Site, mirror: Option<&str>) -> Result<PathBuf, BuildError> {
     let (recipe, epoch) = (&site.order.recipe, site.order.epoch);
     let packages = recipe.packages().join(",");
-    let key = sha256_text(&format!("1 {} {mirror} {packages} {epoch}", recipe.suite));
+    let key = sha256_text(&format!("1 {} {} {packages} {epoch}", recipe.suite, mirror.unwrap_or_default()));
     let archive = site.order.cache.join(format!("base-{}.tar", &key[..16]));
     if archive.is_file() {
         return Ok(archive);
     }
     let tree = site.scratch.join("base");
     let words = ["--variant=minbase".to_owned(), format!("--include={packages}"), recipe.suite.clone()];
-    let words = words.into_iter().chain([tree.display().to_string(), mirror.to_owned()]);
+    let words = words.into_iter().chain([tree.display().to_string()]).chain(mirror.map(str::to_owned));
     site.run("debootstrap", LONG).args(words).env("DEBIAN_FRONTEND", "noninteractive").finish()?;
     for leftover in ["var/cache/apt/archives", "var/lib/apt/lists"] {
         empty(&tree.join(leftover))?;

@@ -12,7 +12,6 @@ use trellis_image::recipe::{Framework, Recipe};
 use super::{RoleName, trouble};
 use crate::remote::{Format, OutputArgs, Trouble, print, remark};
 
-const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
 /// The first of January 2026: images of one release are the same bytes on every day.
 const DEFAULT_EPOCH: i64 = 1_767_225_600;
 
@@ -32,8 +31,9 @@ pub struct BuildArgs {
     /// Of Debian
     #[arg(long, default_value = "bookworm")]
     suite: String,
-    #[arg(long, value_name = "URL", default_value = DEFAULT_MIRROR)]
-    mirror: String,
+    /// Where Debian's packages are [default: what debootstrap takes by itself]
+    #[arg(long, value_name = "URL")]
+    mirror: Option<String>,
     #[arg(long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
     /// Of the disk, like 4G; machines with larger disks use all of theirs
