@@ -93,7 +93,7 @@ fn our_superlink() {
     assert_eq!(
         typed(&recipe.programs[0]),
         "/usr/bin/trellis superlink --host 127.0.0.1 --port 8000 --fleet-api-address 0.0.0.0:9092 --control-api-address \
-         127.0.0.1:9093 --serverappio-api-address 127.0.0.1:0 --isolation subprocess --state-dir \
+         127.0.0.1:9093 --serverappio-api-address 127.0.0.1:9091 --isolation subprocess --state-dir \
          /var/lib/trellis/superlink --database /var/lib/trellis/superlink/state/state.db --ssl-certfile \
          /var/lib/trellis/tls/own/server.pem --ssl-keyfile /var/lib/trellis/tls/own/server.key --ssl-ca-certfile \
          /var/lib/trellis/tls/own/ca.crt --endpoint 10.0.0.5 --run-defaults /etc/trellis/run-defaults.toml \

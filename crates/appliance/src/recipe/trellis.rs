@@ -24,7 +24,9 @@ const APPS_OF_NODE: u16 = 9094;
 pub fn superlink(common: &Common, link: &SuperLinkSettings, around: &Surroundings, place: &Place) -> Recipe {
     let state = place.service(Role::SuperLink);
     let database = state.join(&link.database);
-    let apps = if common.isolation == Isolation::Process { APPS_OF_SUPERLINK } else { 0 };
+    // Apps outlive the SuperLink and come back to this port. Below another root than a machine's there may be several.
+    let is_fixed = common.isolation == Isolation::Process || place.root() == Path::new("/");
+    let apps = if is_fixed { APPS_OF_SUPERLINK } else { 0 };
     let mut program = named(Role::SuperLink, place)
         .arg("superlink")
         .flag("--host", link.http.ip())
