@@ -39,6 +39,8 @@ pub struct Surroundings {
     pub node_key: Option<PathBuf>,
     /// What the node is called.
     pub name: Option<String>,
+    /// Of a SuperLink: where its apps connect, if not at the usual port.
+    pub apps_port: Option<u16>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,11 +26,21 @@ pub struct Memory {
     pub shards: Option<String>,
     /// The run of the use case was submitted.
     pub submitted: bool,
+    /// Where apps of the SuperLink connect, where that was drawn: they outlive it, and come back there.
+    pub apps_port: Option<u16>,
 }
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory { format: FORMAT, settings: None, assignment: None, coordinator: None, shards: None, submitted: false }
+        Memory {
+            format: FORMAT,
+            settings: None,
+            assignment: None,
+            coordinator: None,
+            shards: None,
+            submitted: false,
+            apps_port: None,
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The second half of a pass: from settings to what runs. Nothing that runs is touched where nothing is to change, and nothing
 //! is ended while a round needs it, unless it does not serve anyway.
 
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use trellis_client::NearbyNode;
@@ -65,6 +67,7 @@ impl Agent {
         match &settings.role {
             RoleSettings::SuperLink(link) => {
                 around.advertised = facts::advertised(link.fleet, &self.facts);
+                around.apps_port = self.apps_port()?;
                 let trust = if common.tls { Some(self.certificates(link)?) } else { None };
                 if common.part.is_none() {
                     self.follow_shards().await;
@@ -90,6 +93,20 @@ impl Agent {
             RoleSettings::Gateway(_) => standing.of = Some(Of::Gateway),
         }
         Ok((around, standing))
+    }
+
+    /// Below another root than a machine's there may be several SuperLinks: each draws a port for its apps, and keeps it.
+    fn apps_port(&mut self) -> Result<Option<u16>, Trouble> {
+        if self.place.root() == Path::new("/") {
+            return Ok(None);
+        }
+        if self.memory.apps_port.is_none() {
+            let drawn = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|port| port.local_addr());
+            let drawn = drawn.map_err(|error| Trouble::new(Code::PreflightFailed, error.to_string()))?;
+            self.memory.apps_port = Some(drawn.port());
+            self.remember();
+        }
+        Ok(self.memory.apps_port)
     }
 
     /// What the apps of a node need in Python is there; asked once.

@@ -17,16 +17,14 @@ use crate::trouble::Trouble;
 const SOCKET: &str = "node.sock";
 /// Where a SuperLink puts the token of its first admin, in its state directory.
 pub const ADMIN_TOKEN: &str = "admin.token";
-/// Where apps connect that somebody else starts.
+/// Where apps connect: always at the same port, because they outlive the SuperLink and come back.
 const APPS_OF_SUPERLINK: u16 = 9091;
 const APPS_OF_NODE: u16 = 9094;
 
 pub fn superlink(common: &Common, link: &SuperLinkSettings, around: &Surroundings, place: &Place) -> Recipe {
     let state = place.service(Role::SuperLink);
     let database = state.join(&link.database);
-    // Apps outlive the SuperLink and come back to this port. Below another root than a machine's there may be several.
-    let is_fixed = common.isolation == Isolation::Process || place.root() == Path::new("/");
-    let apps = if is_fixed { APPS_OF_SUPERLINK } else { 0 };
+    let apps = around.apps_port.unwrap_or(APPS_OF_SUPERLINK);
     let mut program = named(Role::SuperLink, place)
         .arg("superlink")
         .flag("--host", link.http.ip())

@@ -92,7 +92,7 @@ async fn a_change_waits_for_nobody_where_that_is_said() {
     superlink.until_other("TRELLIS_INSTANCE", &instance).await;
     superlink.until_says("READY", "YES").await;
     assert!(!superlink.log().contains("a change waits"), "{}", superlink.log());
-    drop(run);
+    completes(run, &superlink).await;
     for machine in [&mut first, &mut second, &mut superlink] {
         machine.stop().await;
     }
