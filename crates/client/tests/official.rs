@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::digest::{SHA256, digest};
 use trellis_client::fleet::Transport;
 use trellis_client::{Error, NodeKey, Patience, Security, SuperLink, Target};
+use trellis_testing::ports::free_port;
 use trellis_wire::proto;
 
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
@@ -28,10 +28,6 @@ impl Drop for Official {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 
 impl Official {

@@ -15,6 +15,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use trellis_link::config::{Config, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{Addresses, ServeError, SuperLink};
+use trellis_store_sqlite::OpenError;
 use trellis_wire::object::{ObjectKind, encode, object_id};
 use trellis_wire::proto::control_client::ControlClient;
 use trellis_wire::proto::fleet_client::FleetClient;
@@ -72,7 +73,7 @@ impl TestLink {
     pub async fn try_start(config: Config) -> Result<SuperLink, ServeError> {
         for _ in 0..LOCK_TRIES {
             match SuperLink::start(config.clone()).await {
-                Err(ServeError::State(_)) => tokio::time::sleep(LOCK_PAUSE).await,
+                Err(ServeError::State(OpenError::InUse { .. })) => tokio::time::sleep(LOCK_PAUSE).await,
                 started => return started,
             }
         }

@@ -1,7 +1,7 @@
 //! A cloud, VMs as directories, and the program in them.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use trellis_appliance::readiness::END_NOTICED;
 use trellis_fake_one::cloud::Id;
 use trellis_fake_one::{Config, FakeOne, Handle, PlainRole};
+use trellis_testing::ports::free_address;
 
 use crate::prober::Prober;
 
@@ -36,11 +37,6 @@ pub struct Machine {
     prober: Option<Prober>,
     /// For how long it may say what is not so.
     pub notice: Duration,
-}
-
-pub fn free_address() -> SocketAddr {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    port.expect("a free port")
 }
 
 fn owned(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
