@@ -23,6 +23,7 @@ mod login;
 mod model;
 mod node;
 mod nodes;
+mod operator;
 mod pki;
 mod process;
 mod progress;
@@ -113,6 +114,7 @@ enum Command {
     App(Box<app::AppArgs>),
     Appliance(Box<appliance::ApplianceArgs>),
     Image(Box<image::ImageArgs>),
+    Operator(operator::OperatorArgs),
     Nodes(nodes::NodesArgs),
     Node(node::NodeArgs),
     Account(account::AccountArgs),
@@ -187,6 +189,7 @@ impl Command {
             Command::App(args) => app::run(&args),
             Command::Appliance(args) => appliance::run(&args),
             Command::Image(args) => image::run(&args),
+            Command::Operator(args) => operator::run(args),
             Command::Nodes(args) => nodes::run(&args),
             Command::Node(args) => node::run(&args),
             Command::Account(args) => account::run(&args),

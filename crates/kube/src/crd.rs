@@ -1,0 +1,1 @@
+//! The definitions of our resources, as the API server takes them.

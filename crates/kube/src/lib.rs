@@ -1,0 +1,14 @@
+//! Kubernetes as data: what users write ([`federation`], [`run`]), its definition ([`crd`]), which release of Flower an image
+//! holds ([`flower`]), the objects that a federation needs ([`render`]), how wanted and live ones compare ([`object`]), and what
+//! is told about them ([`status`]).
+//!
+//! Pure: no client, no clock, no file. Core types of Kubernetes that users write (pod templates, volumes, environment) pass through
+//! as JSON, so that fields of a newer cluster are not lost.
+
+pub mod crd;
+pub mod federation;
+pub mod flower;
+pub mod object;
+pub mod render;
+pub mod run;
+pub mod status;

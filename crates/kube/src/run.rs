@@ -1,0 +1,1 @@
+//! The `FederationRun` resource: a training of a federation, once or by a schedule.

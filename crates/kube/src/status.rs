@@ -1,0 +1,1 @@
+//! What is told about a federation in its resource.

@@ -1,0 +1,6 @@
+//! The Kubernetes operator: watches, compares, applies, tells. What there should be, and whether it is so, is decided in
+//! `trellis-kube`.
+
+pub mod runs;
+pub mod scaling;
+pub mod trust;

@@ -1,0 +1,1 @@
+//! How many nodes a pool should have, by what its SuperLink tells.
