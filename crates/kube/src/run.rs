@@ -257,7 +257,7 @@ impl FederationRun {
             created: moment("creationTimestamp").unwrap_or_default(),
             deleted: moment("deletionTimestamp"),
             held: finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER)),
-            spec: spec.map_err(|error| Unreadable(format!("spec: {error}")))?,
+            spec: spec.map_err(|error| Unreadable::explained(&crate::crd::federation_run(), resource, &error))?,
             // Only we write it. One that cannot be read is as none: what is at the SuperLink is found again by its mark.
             status: serde_json::from_value(resource["status"].clone()).unwrap_or_default(),
         })
