@@ -513,6 +513,7 @@ fn arguments_of_the_user_come_last() {
     let expected = [
         "--isolation=subprocess",
         "--insecure",
+        "--serverappio-api-address=127.0.0.1:9091",
         "--health-server-address=0.0.0.0:9098",
         "--ssl-certfile=/c",
         "--database",
@@ -523,6 +524,7 @@ fn arguments_of_the_user_come_last() {
         "--superlink=fed-superlink:9092",
         "--isolation=subprocess",
         "--insecure",
+        "--clientappio-api-address=127.0.0.1:9094",
         "--health-server-address=0.0.0.0:9098",
         "--max-retries",
         "5",
