@@ -12,3 +12,4 @@ pub mod object;
 pub mod render;
 pub mod run;
 pub mod status;
+pub mod trust;
