@@ -226,16 +226,13 @@ fn revision(leaf: &Certificate) -> String {
 }
 
 /// `.status.certificate`
-fn told(federation: &Federation, leaf: &Certificate, renewed_at: Option<UnixSeconds>) -> Value {
-    let mut told = json!({
-        "mode": mode(federation),
-        "issuer": leaf.issuer,
-        "notBefore": date(leaf.not_before),
-        "notAfter": date(leaf.not_after),
-        "names": leaf.names,
-    });
+fn told(secret: &str, leaf: &Certificate, authority: Option<&Certificate>, renewed_at: Option<UnixSeconds>) -> Value {
+    let mut told = json!({"secretName": secret, "notAfter": date(leaf.not_after)});
+    if let Some(authority) = authority {
+        told["authorityNotAfter"] = json!(date(authority.not_after));
+    }
     if let Some(at) = renewed_at {
-        told["renewalTime"] = json!(date(at));
+        told["renewAfter"] = json!(date(at));
     }
     told
 }

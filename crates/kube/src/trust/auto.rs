@@ -80,7 +80,7 @@ fn steps(federation: &Federation, seen: &Seen, now: UnixSeconds, decision: &mut 
     // When less than a third is left; one second later it is so for sure.
     let renewed_at = leaf.not_after - leaf.lifetime_s() / 3 + 1;
     decision.again_at = Some(turning.map_or(renewed_at, |at| at.min(renewed_at)));
-    decision.certificate = Some(told(federation, &leaf, Some(renewed_at)));
+    decision.certificate = Some(told(&server_name(federation), &leaf, Some(keyring.signing()), Some(renewed_at)));
     let mut message = format!("the SuperLink's certificate is good until {}", date(leaf.not_after));
     if let Some(turn) = rotation::words(keyring.rotation()) {
         message.push_str(&format!("; {turn}"));

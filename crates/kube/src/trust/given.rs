@@ -13,7 +13,7 @@ use super::{
     issued_name, mode, revision, told,
 };
 use crate::federation::{Federation, TlsMode};
-use crate::object::Object;
+use crate::object::{Object, difference};
 use crate::render::Trust;
 use crate::status::Condition;
 
@@ -76,7 +76,7 @@ fn order(
         return Err(Condition::new(READY, false, "CertManagerMissing", message));
     };
     let wanted = certificate(federation, names, secret);
-    if present.as_ref().is_none_or(|present| present["spec"] != wanted.0["spec"]) {
+    if present.as_ref().is_none_or(|present| difference(&wanted.0["spec"], &present["spec"]).is_some()) {
         decision.applied.push(wanted);
     }
     Ok(())
@@ -164,7 +164,7 @@ fn take(
     if !seen.secrets.get(&wanted.name).is_some_and(|present| wanted.is(present)) {
         decision.secrets.push(wanted);
     }
-    decision.certificate = Some(told(federation, &checked.leaf, None));
+    decision.certificate = Some(told(&trust.server_secret, &checked.leaf, None, None));
     let mut message =
         format!("the SuperLink's certificate is good until {}", trellis_pki::date(checked.leaf.not_after));
     if !checked.warnings.is_empty() {

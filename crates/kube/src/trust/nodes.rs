@@ -66,3 +66,15 @@ pub fn keys(
         })
         .collect()
 }
+
+/// Secrets of pools and sites that the federation no longer has, or that need no keys any more.
+pub fn abandoned(federation: &Federation, secrets: &BTreeMap<String, SecretSeen>) -> Vec<String> {
+    let mut wanted: Vec<String> = self::secrets(federation).into_values().collect();
+    wanted.extend(federation.spec.sites.iter().map(|site| super::sites::secret_name(federation, &site.name)));
+    let prefixes = ["node-keys", "join"].map(|kind| format!("{}-{kind}-", federation.name));
+    let is_ours = |name: &str, secret: &SecretSeen| {
+        prefixes.iter().any(|prefix| name.starts_with(prefix)) && secret.owner.as_deref() == Some(&federation.uid)
+    };
+    let found = secrets.iter().filter(|(name, secret)| is_ours(name, secret) && !wanted.contains(name));
+    found.map(|(name, _)| name.clone()).collect()
+}

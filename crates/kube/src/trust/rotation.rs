@@ -11,14 +11,12 @@ use serde_json::Value;
 use super::secret::{BUNDLE, SecretSeen, SecretWanted};
 use super::{BUNDLE_REVISION, Event, REVISION, ROTATE, Seen, bundle_name, server_name};
 use crate::federation::Federation;
+use crate::render::TRUST_ANNOTATION;
 
 /// On the authority: the value of the annotation that was last heeded.
 const HEEDED: &str = "trellis.dev/rotate-heeded";
 /// On whatever has a bundle: since when it has this one.
 pub const SINCE: &str = "trellis.dev/bundle-since";
-/// On pods that must be started again for a new certificate (the SuperLink's), or a new bundle (nodes).
-pub const POD_CERTIFICATE: &str = "trellis.dev/certificate";
-pub const POD_TRUST: &str = "trellis.dev/trust";
 /// Until kubelets have brought a changed Secret to all pods, and programs that read it again have: minutes at most.
 pub const PROPAGATION_S: i64 = 15 * 60;
 /// Sites outside fetch their bundle themselves: for so long they may be away, or their owners.
@@ -43,17 +41,16 @@ impl Rollout {
         let (Some(revision), Some(trusted)) = (noted(REVISION), noted(BUNDLE_REVISION)) else {
             return Rollout::default();
         };
-        let nodes = pools.iter().all(|pool| has(pool, POD_TRUST, &trusted) && is_settled(pool));
-        let superlink =
-            superlink.is_none_or(|workload| has(workload, POD_CERTIFICATE, &revision) && is_settled(workload));
+        let nodes = pools.iter().all(|pool| has(pool, &[&trusted]) && is_settled(pool));
+        let superlink = superlink.is_none_or(|pod| has(pod, &[&revision, &trusted]) && is_settled(pod));
         Rollout { nodes: nodes.then_some(trusted), superlink }
     }
 }
 
-/// Whether pods are made for this revision. Without a mark they read it again by themselves.
-fn has(workload: &Value, mark: &str, revision: &str) -> bool {
-    let marked = &workload["spec"]["template"]["metadata"]["annotations"][mark];
-    marked.is_null() || marked == revision
+/// Whether pods are made for one of these revisions. Without a mark they read certificates again by themselves.
+fn has(workload: &Value, revisions: &[&str]) -> bool {
+    let marked = &workload["spec"]["template"]["metadata"]["annotations"][TRUST_ANNOTATION];
+    marked.is_null() || revisions.iter().any(|revision| marked == revision)
 }
 
 /// Whether all pods are those of the present template, and ready. The controller must have seen it.

@@ -103,16 +103,10 @@ pub fn present_keys(secret: Option<&SecretSeen>) -> BTreeMap<String, String> {
 
 /// One of `.status.sites`.
 pub fn told(federation: &Federation, site: &Site, found: &Result<String, String>) -> Value {
-    let mut told = json!({"name": site.name, "nodes": site.nodes, "secret": secret_name(federation, &site.name)});
     match found {
         Ok(address) => {
-            told["address"] = json!(address);
-            told["ready"] = json!(true);
+            json!({"name": site.name, "secretName": secret_name(federation, &site.name), "address": address})
         }
-        Err(why) => {
-            told["ready"] = json!(false);
-            told["message"] = json!(why);
-        }
+        Err(why) => json!({"name": site.name, "message": why}),
     }
-    told
 }

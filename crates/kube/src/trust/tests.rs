@@ -352,8 +352,8 @@ fn pods_are_looked_at() {
     };
     for (pool, expected) in [
         (workload(None, 2, 2, 2), true),
-        (workload(Some((rotation::POD_TRUST, "b1")), 2, 2, 2), true),
-        (workload(Some((rotation::POD_TRUST, "b0")), 2, 2, 2), false),
+        (workload(Some((crate::render::TRUST_ANNOTATION, "b1")), 2, 2, 2), true),
+        (workload(Some((crate::render::TRUST_ANNOTATION, "b0")), 2, 2, 2), false),
         (workload(None, 1, 2, 2), false),
         (workload(None, 2, 1, 2), false),
         (workload(None, 2, 2, 1), false),
@@ -374,7 +374,7 @@ fn pods_are_looked_at() {
         let seen = Rollout::of(None, std::slice::from_ref(&pool), Some(&bundle));
         assert_eq!(seen.nodes.as_deref(), expected.then_some("b1"), "{pool}");
     }
-    let superlink = workload(Some((rotation::POD_CERTIFICATE, "r0")), 2, 2, 2);
+    let superlink = workload(Some((crate::render::TRUST_ANNOTATION, "r0")), 2, 2, 2);
     assert!(!Rollout::of(Some(&superlink), &[], Some(&bundle)).superlink);
     assert_eq!(Rollout::of(Some(&superlink), &[], None), Rollout::default());
 }
