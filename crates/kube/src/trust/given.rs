@@ -19,8 +19,8 @@ use crate::status::Condition;
 
 pub const CERTIFICATE_API: &str = "cert-manager.io/v1";
 pub const CERTIFICATE_KIND: &str = "Certificate";
-/// It may expire without anything else changing: looked at this often.
-const LOOK_S: i64 = 3600;
+/// It may expire or be exchanged, and a Secret of somebody else is not watched: looked at this often.
+const LOOK_S: i64 = 60;
 
 pub fn decide(federation: &Federation, seen: &Seen, now: UnixSeconds) -> Decision {
     let is_asked_for = mode(federation) == TlsMode::CertManager;

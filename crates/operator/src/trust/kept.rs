@@ -17,6 +17,7 @@ use trellis_kube::trust::secret::{SecretSeen, selector};
 use trellis_kube::trust::{self, CertManager, SecretWanted, Seen};
 
 use super::Error;
+use crate::cache;
 
 const FIELD_MANAGER: &str = "trellis-operator";
 const POOL: &str = "flower.flwr.ai/pool";
@@ -159,6 +160,22 @@ impl<'a> Kept<'a> {
         let found = self.secrets.get_opt(name).await.map_err(failed(&format!("read Secret {name}")))?;
         Ok(found.map(|secret| SecretSeen::read(&json_of(&secret))))
     }
+}
+
+/// What the cache has of it.
+pub fn seen_in(cache: &cache::Seen, federation: &Federation) -> Seen {
+    let mut seen = Seen::default();
+    for (identity, object) in &cache.objects {
+        match identity.kind.as_str() {
+            "Secret" => drop(seen.secrets.insert(identity.name.clone(), SecretSeen::read(&object.0))),
+            "Service" if identity.name == federation.superlink_name() => {
+                let service = serde_json::from_value(object.0.clone()).ok();
+                seen.service = service.map(|service: Service| read_service(&service));
+            }
+            _ => {}
+        }
+    }
+    seen
 }
 
 fn is_not_found(error: &kube::Error) -> bool {
