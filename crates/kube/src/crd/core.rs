@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 
 use super::schema::Schema;
 
-static TYPES: LazyLock<BTreeMap<String, Value>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("core-types.json")).expect("checked in, and read by every test"));
+static TYPES: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("core-types.json")).expect("checked in, and read by every test")
+});
 
 /// The schema of a core type, by its name: `PodTemplateSpec`.
 pub fn of(name: &str) -> Schema {

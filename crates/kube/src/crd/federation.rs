@@ -30,8 +30,10 @@ pub fn spec() -> Schema {
         )
         .field(
             "isolationMode",
-            Schema::text("process: apps run in sidecars of their own images. subprocess: SuperLink and SuperNodes start them.")
-                .one_of(["process", "subprocess"]),
+            Schema::text(
+                "process: apps run in sidecars of their own images. subprocess: SuperLink and SuperNodes start them.",
+            )
+            .one_of(["process", "subprocess"]),
         )
         .field(
             "version",
@@ -46,7 +48,8 @@ pub fn spec() -> Schema {
         .field("supernodes", supernodes())
         .field(
             "runtime",
-            Schema::text("Which programs the images hold, where their names do not say it.").one_of(["trellis", "flower"]),
+            Schema::text("Which programs the images hold, where their names do not say it.")
+                .one_of(["trellis", "flower"]),
         )
         .field("security", security(ours))
         .field("persistence", persistence())
@@ -62,7 +65,10 @@ pub fn spec() -> Schema {
 fn superlink() -> Schema {
     Schema::object("The SuperLink.")
         .field("image", Schema::text("Its image.").with("minLength", 1))
-        .field("superexecImage", Schema::text("The image of the sidecar that runs ServerApps, with isolationMode process."))
+        .field(
+            "superexecImage",
+            Schema::text("The image of the sidecar that runs ServerApps, with isolationMode process."),
+        )
         .field("resources", resources("Of the SuperLink."))
         .field("superexecResources", resources("Of the sidecar."))
         .field("env", core::list_of("EnvVar", "Of all containers of the pod."))
@@ -80,9 +86,7 @@ fn superlink() -> Schema {
 fn service() -> Schema {
     let words = |description| Schema::map(description, Schema::made(json!({ "type": "string" })));
     let kinds = ["ClusterIP", "NodePort", "LoadBalancer"];
-    let port = |description: &str| {
-        Schema::int32(&format!("{description} 0 is the default.")).between(0, HIGHEST_PORT)
-    };
+    let port = |description: &str| Schema::int32(&format!("{description} 0 is the default.")).between(0, HIGHEST_PORT);
     let ports = Schema::object("Where the Service listens.")
         .field("grpc", port("The Fleet API, for SuperNodes.").with("default", 9092))
         .field("serverAppIO", port("The ServerAppIO API, with isolationMode process.").with("default", 9091))
@@ -226,7 +230,8 @@ fn persistence() -> Schema {
         .field("storageClassName", Schema::text("Of the claim. Absent: the default of the cluster."))
         .field(
             "whenDeleted",
-            Schema::text("What becomes of the claim when the federation is deleted; Retain.").one_of(["Retain", "Delete"]),
+            Schema::text("What becomes of the claim when the federation is deleted; Retain.")
+                .one_of(["Retain", "Delete"]),
         )
 }
 
@@ -238,17 +243,19 @@ fn scaling() -> Schema {
         .field("below", Schema::int64("Shrink when it is less."))
         .field("step", Schema::int32("By how many SuperNodes at once; 1.").between(1, MOST_NODES))
         .required(["metric"]);
-    Schema::object("How many SuperNodes one pool has, in place of its replicas. kubectl scale and autoscalers write it.")
-        .field("pool", dns_label("Which pool. Absent: the only one."))
-        .field("replicas", size("How many. Absent: the pool's replicas."))
-        .field("minReplicas", size("Never fewer."))
-        .field("maxReplicas", size("Never more."))
-        .field(
-            "rules",
-            Schema::list("When the operator changes the number by itself.", rule).at_most_items(MOST_SCALING_RULES),
-        )
-        .field("cooldownSeconds", Schema::int32("Between two changes by rules.").between(0, DAY_SECONDS))
-        .rules([rules::bounds_of_scaling()])
+    Schema::object(
+        "How many SuperNodes one pool has, in place of its replicas. kubectl scale and autoscalers write it.",
+    )
+    .field("pool", dns_label("Which pool. Absent: the only one."))
+    .field("replicas", size("How many. Absent: the pool's replicas."))
+    .field("minReplicas", size("Never fewer."))
+    .field("maxReplicas", size("Never more."))
+    .field(
+        "rules",
+        Schema::list("When the operator changes the number by itself.", rule).at_most_items(MOST_SCALING_RULES),
+    )
+    .field("cooldownSeconds", Schema::int32("Between two changes by rules.").between(0, DAY_SECONDS))
+    .rules([rules::bounds_of_scaling()])
 }
 
 fn monitoring() -> Schema {

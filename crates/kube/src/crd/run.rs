@@ -22,7 +22,10 @@ pub fn spec() -> Schema {
         .field("federation", federation)
         .field("app", app())
         .field("rounds", Schema::int32("How many. Absent: as many as the app says.").between(1, MOST_ROUNDS))
-        .field("config", Schema::map("In place of values of the app's configuration: text, numbers, true, false.", anything))
+        .field(
+            "config",
+            Schema::map("In place of values of the app's configuration: text, numbers, true, false.", anything),
+        )
         .field(
             "schedule",
             Schema::text("When, again and again: minute, hour, day of the month, month, day of the week, in UTC.")

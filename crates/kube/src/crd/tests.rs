@@ -25,7 +25,10 @@ fn definitions_fit_into_the_annotation_of_client_side_apply() {
         let bytes = definition.to_string().len();
         let name = &definition["metadata"]["name"];
         println!("{name}: {bytes} bytes");
-        assert!(bytes < 200_000, "{name} has {bytes} bytes; the annotation may have {MOST_BYTES}, of which users need some");
+        assert!(
+            bytes < 200_000,
+            "{name} has {bytes} bytes; the annotation may have {MOST_BYTES}, of which users need some"
+        );
     }
 }
 
@@ -35,7 +38,8 @@ fn references_are_filled_in() {
         walk(schema(&definition), "", &mut |path, schema| {
             assert!(schema.get("$ref").is_none(), "{path} refers");
             let typed = schema["type"].is_string();
-            let any = schema["x-kubernetes-preserve-unknown-fields"] == true || schema["x-kubernetes-int-or-string"] == true;
+            let any =
+                schema["x-kubernetes-preserve-unknown-fields"] == true || schema["x-kubernetes-int-or-string"] == true;
             assert!(typed || any, "{path} says nothing of what it is");
         });
     }
