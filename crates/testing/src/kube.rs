@@ -158,6 +158,11 @@ impl ControlPlane {
         name
     }
 
+    /// For tests that call it as people do; it finds the control plane by `KUBECONFIG`.
+    pub fn kubectl_program(&self) -> PathBuf {
+        self.programs.kubectl()
+    }
+
     /// As the administrator.
     pub fn kubectl<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Output {
         self.kubectl_with_input(arguments, "")

@@ -64,13 +64,13 @@ pub fn run(args: &ManifestsArgs) -> ExitCode {
         namespace: args.namespace.clone(),
         image: args.image.clone(),
         image_pull_secrets: args.image_pull_secret.clone(),
-        watched: args.watch_namespace.clone(),
+        watched: without_repetition(&args.watch_namespace),
         replicas: args.replicas,
         service_monitor: args.service_monitor,
         network_policy: args.network_policy,
         people: args.user_roles,
     };
-    let definitions = if args.without_crds { Vec::new() } else { vec![crd::federation(), crd::federation_run()] };
+    let definitions = if args.without_crds { Vec::new() } else { crd::all().to_vec() };
     let all: Vec<Value> =
         definitions.into_iter().chain(objects(&installation).into_iter().map(|object| object.0)).collect();
     let text = match args.output {
@@ -80,4 +80,14 @@ pub fn run(args: &ManifestsArgs) -> ExitCode {
     // A reader that has gone away is no trouble of ours.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
+}
+
+fn without_repetition(names: &[String]) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for name in names {
+        if !kept.contains(name) {
+            kept.push(name.clone());
+        }
+    }
+    kept
 }
