@@ -3,6 +3,7 @@
 //! Small enough for client-side `kubectl apply`: core types of Kubernetes come without their descriptions.
 
 mod core;
+mod faults;
 mod federation;
 mod rules;
 mod run;
@@ -12,6 +13,7 @@ mod status;
 use serde_json::{Value, json};
 
 use crate::federation::{GROUP, KIND, PLURAL, VERSION};
+pub use faults::faults;
 use schema::Schema;
 
 /// Above this, client-side `kubectl apply` cannot keep what it applied in an annotation.
@@ -27,11 +29,11 @@ pub fn federation() -> Value {
     let schema = Schema::object("A federation of Flower on this cluster: one SuperLink and pools of SuperNodes.")
         .field("apiVersion", Schema::text("flwr.exalsius.ai/v1"))
         .field("kind", Schema::text("Federation"))
-        .field("metadata", Schema::made(json!({ "type": "object" })))
+        .field("metadata", federation::metadata())
         .field("spec", federation::spec())
         .field("status", status::federation())
         .required(["spec"])
-        .rules(rules::names());
+        .rules([rules::names_together()]);
     definition(
         json!({
             "kind": KIND,

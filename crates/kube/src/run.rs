@@ -1,8 +1,11 @@
 //! The `FederationRun` resource: a run that is submitted to the SuperLink of a federation, once or again and again.
 //!
-//! Here is what users write and what they are told. What is done, and when, is decided in [`machine`].
+//! Here is what users write and what they are told. What is wrong with it is found in [`check`]; what is done, and when, is decided in [`machine`].
 
+pub mod check;
+pub mod clock;
 pub mod machine;
+mod told;
 
 use std::collections::BTreeMap;
 
@@ -26,7 +29,8 @@ pub struct FederationRun {
     pub generation: i64,
     /// Seconds since 1970.
     pub created: i64,
-    pub deleted: bool,
+    /// When it was told to go, in seconds since 1970.
+    pub deleted: Option<i64>,
     /// It has our finalizer.
     pub held: bool,
     pub spec: RunSpec,
@@ -214,6 +218,8 @@ pub struct Past {
     pub finished: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub result: BTreeMap<String, f64>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -240,6 +246,7 @@ impl FederationRun {
     pub fn read(resource: &Value) -> Result<FederationRun, Unreadable> {
         let meta = &resource["metadata"];
         let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
+        let moment = |field: &str| meta[field].as_str().and_then(clock::seconds);
         let spec = serde_json::from_value(resource["spec"].clone());
         let finalizers = meta["finalizers"].as_array();
         Ok(FederationRun {
@@ -247,10 +254,10 @@ impl FederationRun {
             namespace: text("namespace"),
             uid: text("uid"),
             generation: meta["generation"].as_i64().unwrap_or_default(),
-            created: meta["creationTimestamp"].as_str().and_then(machine::seconds).unwrap_or_default(),
-            deleted: meta["deletionTimestamp"].is_string(),
+            created: moment("creationTimestamp").unwrap_or_default(),
+            deleted: moment("deletionTimestamp"),
             held: finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER)),
-            spec: spec.map_err(|error| Unreadable(format!("spec: {error}")))?,
+            spec: spec.map_err(|error| Unreadable::explained(&crate::crd::federation_run(), resource, &error))?,
             // Only we write it. One that cannot be read is as none: what is at the SuperLink is found again by its mark.
             status: serde_json::from_value(resource["status"].clone()).unwrap_or_default(),
         })

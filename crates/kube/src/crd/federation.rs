@@ -20,6 +20,12 @@ const MOST_EXTRA_NAMES: u32 = 64;
 const MOST_SCALING_RULES: u32 = 16;
 const DAY_SECONDS: i64 = 86_400;
 
+/// The API server takes nothing here but rules on the name.
+pub fn metadata() -> Schema {
+    let name = Schema::made(json!({ "type": "string" })).rules(rules::name());
+    Schema::made(json!({ "type": "object" })).field("name", name)
+}
+
 pub fn spec() -> Schema {
     let ours = "Left out, everything is as the Flower operator has it.";
     Schema::object("What the federation is to be.")

@@ -1,8 +1,8 @@
 //! What fields of a federation must be to each other, in the API server's expression language.
 //!
-//! The rules of the other operator keep its messages, word by word. They stand on `spec`, not on the whole: so the API server can
-//! leave a resource alone whose spec is as it was, whatever an older definition let pass. What never worked is refused here; what
-//! worked there works here.
+//! The rules of the other operator keep its messages, word by word. Rules stand where the fields are, not on the whole: so the API
+//! server (from 1.30 on) leaves alone what is as it was, whatever an older definition let pass, and status can be written. What
+//! never worked is refused here. What worked there works here, with one exception: claims that no pod would get.
 
 use super::schema::Rule;
 
@@ -100,35 +100,37 @@ const CONTROL: &str = "has(self.superlink.service.ports.extra) && self.superlink
 const APP_IO: &str = "has(self.superlink.service.ports.serverAppIO) && self.superlink.service.ports.serverAppIO != 0 ? \
                       self.superlink.service.ports.serverAppIO : 9091";
 
-/// How long names may be, so that what is named after them can be made. They stand on the whole, where the name is.
-pub fn names() -> Vec<Rule> {
-    let federation = LONGEST_STATEFUL_SET - "-superlink".len();
-    let between = "-supernode-".len();
-    let pools = LONGEST_STATEFUL_SET - between;
-    let dns_label = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+/// How a federation may be called, so that what is named after it can be made.
+pub fn name() -> Vec<Rule> {
+    let most = LONGEST_STATEFUL_SET - "-superlink".len();
     vec![
         Rule::new(
-            format!("size(self.metadata.name) <= {federation}"),
+            format!("size(self) <= {most}"),
             format!(
-                "metadata.name must have no more than {federation} characters: that of the StatefulSet <name>-superlink may have \
+                "must have no more than {most} characters: that of the StatefulSet <name>-superlink may have \
                  {LONGEST_STATEFUL_SET}"
             ),
         ),
         Rule::new(
-            format!("self.metadata.name.matches('{dns_label}')"),
-            "metadata.name must be lowercase letters, digits and dashes, as the Service <name>-superlink needs it",
-        ),
-        Rule::new(
-            format!(
-                "self.spec.mode != 'StatefulSet' || self.spec.supernodes.pools.all(p, size(self.metadata.name) + size(p.name) \
-                 <= {pools})"
-            ),
-            format!(
-                "metadata.name and spec.supernodes.pools[*].name must have no more than {pools} characters together: that of the \
-                 StatefulSet <name>-supernode-<pool> may have {LONGEST_STATEFUL_SET}"
-            ),
+            "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            "must be lowercase letters, digits and dashes, as the Service <name>-superlink needs it",
         ),
     ]
+}
+
+/// It stands on the whole, the only place that sees both names.
+pub fn names_together() -> Rule {
+    let most = LONGEST_STATEFUL_SET - "-supernode-".len();
+    Rule::new(
+        format!(
+            "self.spec.mode != 'StatefulSet' || self.spec.supernodes.pools.all(p, size(self.metadata.name) + size(p.name) <= \
+             {most})"
+        ),
+        format!(
+            "metadata.name and spec.supernodes.pools[*].name must have no more than {most} characters together: that of the \
+             StatefulSet <name>-supernode-<pool> may have {LONGEST_STATEFUL_SET}"
+        ),
+    )
 }
 
 /// A pool's name is in the label `app.kubernetes.io/component`, as `pool-<name>`.
