@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
-use trellis_kube::manifests::permissions::{PEOPLE, Reach, people_rules, rules};
+use trellis_kube::manifests::permissions::{PEOPLE, PERMISSIONS, Reach, people_rules, rules};
 use trellis_kube::manifests::{Installation, NAME, NAMESPACE, objects};
 use trellis_kube::{crd, yaml};
 
@@ -71,5 +71,35 @@ fn the_chart_gives_the_same_permissions_and_brings_the_same_definitions() {
         let plural = definition["spec"]["names"]["plural"].as_str().unwrap().to_owned();
         let linked = deploy().join(format!("chart/{NAME}/files/crds/{plural}.yaml"));
         assert!(std::fs::read_to_string(linked).unwrap() == yaml::document(&definition), "{plural}");
+    }
+}
+
+#[test]
+fn the_documentation_lists_the_permissions() {
+    const BEGIN: &str = "<!-- permissions: UPDATE_GOLDENS=1 cargo test -p trellis-kube --test packaging -->\n";
+    const END: &str = "<!-- end of permissions -->";
+    let file = deploy().join("../docs/kubernetes/install.md");
+    let page = std::fs::read_to_string(&file).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let row = |each: &trellis_kube::manifests::permissions::Permission| {
+        let group = if each.group.is_empty() { "core" } else { each.group };
+        let place = match each.reach {
+            Reach::Federations => "where federations are",
+            Reach::Own => "its own namespace",
+            Reach::Cluster => "the cluster",
+        };
+        format!("| {group} | {} | {} | {place} | {} |\n", each.resource, each.verbs.join(", "), each.why)
+    };
+    let head = "| group | resource | may | where | why |\n|---|---|---|---|---|\n";
+    let rows: String = PERMISSIONS.iter().map(row).collect();
+    let wanted = format!("{before}{BEGIN}{head}{rows}{END}{after}");
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        std::fs::write(&file, &wanted).unwrap();
+    } else {
+        assert!(
+            page == wanted,
+            "docs/kubernetes/install.md is stale: UPDATE_GOLDENS=1 cargo test -p trellis-kube --test packaging"
+        );
     }
 }
