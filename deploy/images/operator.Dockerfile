@@ -10,5 +10,6 @@ RUN target=$(rustc -vV | sed -n 's/^host: //p') \
 
 FROM scratch
 COPY --from=build /tree/root/ /
+ENV PATH=/usr/bin
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/trellis", "operator", "run"]

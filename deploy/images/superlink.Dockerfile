@@ -12,7 +12,7 @@ FROM scratch
 COPY --from=build /tree/root/ /
 COPY --from=build --chown=65532:65532 /tree/state/ /var/lib/
 # State is in /var/lib/trellis/superlink, unless --state-dir says otherwise. Nothing else of the root is written.
-ENV HOME=/var/lib/trellis XDG_STATE_HOME=/var/lib
+ENV PATH=/usr/bin HOME=/var/lib/trellis XDG_STATE_HOME=/var/lib
 WORKDIR /var/lib/trellis
 VOLUME /var/lib/trellis
 USER 65532:65532

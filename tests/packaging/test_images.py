@@ -73,6 +73,15 @@ def test_the_program_starts_with_nothing_around_it(images: Images, role):
     assert images.run(role, "--version" if role != "operator" else "--help")
 
 
+@pytest.mark.parametrize("role", ROLES)
+def test_every_image_has_all_commands(images: Images, role):
+    """Pods of the operator name the command, so that one image may serve for all."""
+    by_name = ("--rm", "--network=none", "--entrypoint", json.dumps(["trellis", "superlink"]))
+    assert images.run(role, "--version", flags=by_name)
+    as_flower = ("--rm", "--network=none", "--entrypoint", "flower-supernode")
+    assert images.run(role, "--version", flags=as_flower)
+
+
 def test_the_same_program_gives_the_same_image(images: Images):
     before = images.digest("superlink")
     images.podman.run("rmi", images.name("superlink"))
