@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use trellis_testing::kube::ControlPlane;
 
 use crate::documents::{by_identity, read};
+use crate::stories::stand_in;
 use crate::tools::{TRELLIS, chart, golden, helm, kubectl, plane, said, trellis};
 
 /// Without a cluster Helm assumes an old one.
@@ -304,7 +305,7 @@ fn the_api_server_takes_it_with_every_value() {
     kubectl(
         plane,
         &["apply", "-f", "-"],
-        &trellis_kube::yaml::document(&stand_in("servicemonitors", "ServiceMonitor")),
+        &stand_in("monitoring.coreos.com", "servicemonitors", "ServiceMonitor").to_string(),
     );
     kubectl(plane, &["wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com"], "");
     let namespace = plane.namespace("chart");
@@ -315,22 +316,6 @@ fn the_api_server_takes_it_with_every_value() {
         let objects = without_definitions(&helm.objects_for(&namespace, &changed));
         kubectl(plane, &["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"], &objects);
     }
-}
-
-/// For kinds whose operators are not here: anything goes.
-fn stand_in(plural: &str, kind: &str) -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.monitoring.coreos.com")},
-        "spec": {
-            "group": "monitoring.coreos.com",
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-        },
-    })
 }
 
 /// P2, on a control plane of its own: definitions belong to the whole cluster.
