@@ -8,6 +8,7 @@
 pub mod crd;
 pub mod federation;
 pub mod flower;
+pub mod ground;
 pub mod manifests;
 pub mod object;
 pub mod render;
