@@ -28,7 +28,7 @@ const OTHER: &[(&str, &str, &[&str])] = &[
     ("manager.image.tag", r#""9.9.9""#, &[]),
     ("manager.image.digest", r#""sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef""#, &[]),
     ("manager.image.pullPolicy", r#""Always""#, &[]),
-    ("manager.args", r#"["--workers=3"]"#, &[]),
+    ("manager.args", r#"["--resync-seconds=300"]"#, &[]),
     ("manager.env", r#"[{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]"#, &[]),
     ("manager.imagePullSecrets", r#"[{"name": "pull"}]"#, &[]),
     ("manager.workers", "7", &[]),
