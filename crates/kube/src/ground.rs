@@ -2,17 +2,12 @@
 
 use crate::federation::Federation;
 use crate::object::Object;
-use crate::render::Durability;
-
-/// Arguments by which a user says where the SuperLink's state is.
-const STATE_ARGUMENTS: [&str; 2] = ["--database", "--state-dir"];
+use crate::render::{Durability, state_is_given};
 
 /// Where the SuperLink's state is to be. What exists stays as it is unless the resource says otherwise: state that moved is lost.
 /// `has_default_storage` is `None` where nobody may tell.
 pub fn durability(federation: &Federation, live: Option<&Object>, has_default_storage: Option<bool>) -> Durability {
-    let superlink = &federation.spec.superlink;
-    let says = |argument: &String| STATE_ARGUMENTS.iter().any(|name| argument.split('=').next() == Some(name));
-    if superlink.extra_args.iter().any(says) || !superlink.volume_claim_templates.is_empty() {
+    if state_is_given(federation) {
         return Durability::Given;
     }
     match (federation.spec.persistence.enabled, live) {

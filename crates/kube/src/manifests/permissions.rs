@@ -34,8 +34,8 @@ const fn may(
 }
 
 const FLOWER: &str = crate::federation::GROUP;
-/// To keep objects as they are wanted: seen through a watch, applied with patches, taken away. Applying what is not there asks for
-/// `create` too; one that another program wrote is read whole before it is taken over.
+/// To keep objects as they are wanted: seen through a watch, looked up before one is made where a stranger may have the name,
+/// applied with patches, taken away. Applying what is not there asks for `create` too.
 const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const SEE: &[&str] = &["get", "list", "watch"];
 
