@@ -14,4 +14,5 @@ pub mod object;
 pub mod render;
 pub mod run;
 pub mod status;
+pub mod trust;
 pub mod yaml;

@@ -34,7 +34,15 @@ pub async fn pass(context: &Context, key: &Key) -> Option<Duration> {
     let (good, again) = match Federation::read(&seen.resource) {
         Ok(federation) if federation.deleted => return Some(context.settings.resync),
         Ok(federation) => {
-            let mut pass = Pass { context, key, federation, seen, troubles: Vec::new(), waiting: Vec::new(), done: Done::default() };
+            let mut pass = Pass {
+                context,
+                key,
+                federation,
+                seen,
+                troubles: Vec::new(),
+                waiting: Vec::new(),
+                done: Done::default(),
+            };
             pass.run().await
         }
         Err(unreadable) => (tell_unreadable(context, key, &seen, &unreadable.to_string()).await, None),
@@ -136,10 +144,10 @@ impl Pass<'_> {
     async fn run(&mut self) -> (bool, Option<Duration>) {
         let durability = self.durability();
         let mut findings = Findings::default();
-        let prepared = trust::prepare(self.context, &self.federation, &self.seen).await;
-        findings.add(prepared.findings);
         let sizes = scaling::sizes(self.context, &self.federation, &self.seen).await;
         findings.add(sizes.findings);
+        let prepared = trust::prepare(self.context, &self.federation, &self.seen, &sizes.sizes).await;
+        findings.add(prepared.findings);
         self.troubles.append(&mut findings.troubles);
         self.waiting.append(&mut findings.waiting);
         if prepared.is_complete {
@@ -158,7 +166,10 @@ impl Pass<'_> {
         self.tell_done();
         let told = self.tell_status(durability, &findings).await;
         // What only a change can end is not tried again and again; the API server's word may change without one.
-        let retry = self.troubles.iter().any(|trouble| !trouble.lasting || trouble.about.is_some() && trouble.reason != "NameTaken");
+        let retry = self
+            .troubles
+            .iter()
+            .any(|trouble| !trouble.lasting || trouble.about.is_some() && trouble.reason != "NameTaken");
         let again = match self.waiting.is_empty() {
             true => findings.again,
             false => Some(findings.again.unwrap_or(LONGEST_RETRY).min(LONGEST_RETRY)),
@@ -246,7 +257,11 @@ impl Pass<'_> {
         }
     }
 
-    async fn try_one(&self, wanted: &Object, identity: &Identity) -> Result<(Option<Object>, What), crate::write::WriteError> {
+    async fn try_one(
+        &self,
+        wanted: &Object,
+        identity: &Identity,
+    ) -> Result<(Option<Object>, What), crate::write::WriteError> {
         let (context, namespace) = (self.context, self.federation.namespace.as_str());
         let looked_up;
         let live = match self.seen.objects.get(identity) {
@@ -386,14 +401,16 @@ impl Pass<'_> {
             let supernodes = wanted["supernodes"].as_str().unwrap_or_default();
             self.tell(false, "Ready", format!("all components are ready, {supernodes} SuperNodes"));
         }
-        let superlink = |identity: &&Identity| identity.kind == "StatefulSet" && identity.name == self.federation.superlink_name();
+        let superlink =
+            |identity: &&Identity| identity.kind == "StatefulSet" && identity.name == self.federation.superlink_name();
         if durability == Durability::Pod && self.done.made.iter().any(|identity| superlink(&identity)) {
             let note = "the SuperLink's state is lost with its pod: the cluster has no default StorageClass, and the resource says \
                         nothing else";
             self.tell(true, "StateNotDurable", note.to_owned());
         }
         if self.done.removed.iter().any(|identity| identity.kind == DEPLOYMENT.kind) {
-            let note = "an old Deployment of the SuperLink was deleted; the StatefulSet of the same name takes its place";
+            let note =
+                "an old Deployment of the SuperLink was deleted; the StatefulSet of the same name takes its place";
             self.tell(false, "OldDeploymentRemoved", note.to_owned());
         }
     }
