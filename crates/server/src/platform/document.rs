@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use trellis_api::Detail;
-use trellis_spec::{Driver, Federation, Name, OneSite, Persistence, Problem, Problems, Tls, read_with_warnings};
+use trellis_spec::{
+    Driver, Federation, KubeSite, Name, OneSite, Persistence, Problem, Problems, Tls, read_with_warnings,
+};
 
 use super::Refusal;
 use super::sites::Sites;
@@ -65,8 +67,14 @@ fn relative_paths(federation: &Federation) -> Vec<Detail> {
         }
     }
     for (index, site) in federation.sites.iter().enumerate() {
-        if let Driver::OpenNebula(OneSite { auth_file: Some(path), .. }) = &site.driver {
-            paths.push((format!("spec.sites[{index}].opennebula.authFile"), path));
+        match &site.driver {
+            Driver::OpenNebula(OneSite { auth_file: Some(path), .. }) => {
+                paths.push((format!("spec.sites[{index}].opennebula.authFile"), path));
+            }
+            Driver::Kubernetes(KubeSite { kubeconfig: Some(path), .. }) => {
+                paths.push((format!("spec.sites[{index}].kubernetes.kubeconfig"), path));
+            }
+            _ => {}
         }
     }
     for (index, pool) in federation.pools.iter().enumerate() {

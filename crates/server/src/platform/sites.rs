@@ -82,7 +82,7 @@ impl Sites {
         let word = match &site.driver {
             spec::Driver::Local { .. } => "local",
             spec::Driver::OpenNebula(_) => "opennebula",
-            spec::Driver::Kubernetes { .. } => "kubernetes",
+            spec::Driver::Kubernetes(_) => "kubernetes",
         };
         let missing = self.driver(site).is_none();
         missing.then(|| format!("site {} wants the driver {word}, which this program does not have", site.name))
@@ -93,7 +93,7 @@ impl Sites {
         match (&self.kind, &site.driver) {
             (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => Some(self.usual()),
             (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Some(Arc::new(one.site(&site.name, zone))),
-            (Kind::Real { .. }, spec::Driver::Kubernetes { .. }) => None,
+            (Kind::Real { .. }, spec::Driver::Kubernetes(_)) => None,
         }
     }
 
