@@ -29,17 +29,22 @@ pub enum Durability {
     Given,
 }
 
-/// The secrets that pods of a federation with TLS mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The secrets that pods of a federation with TLS mount. It is there whenever the federation is served with TLS by certificates
+/// that the operator knows, whatever `insecure` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     /// `tls.crt`, `tls.key`, `ca.crt`: for the SuperLink.
     pub server_secret: String,
-    /// `ca.crt`: for nodes.
+    /// `ca.crt`: for nodes, and for whoever else calls the SuperLink.
     pub authority_secret: String,
-    /// Changes when programs that do not read certificates anew must be started again.
+    /// Changes when a SuperLink that does not read its certificate anew must be started again.
     pub revision: String,
-    /// A key for each node, named by its pod; with node authentication.
-    pub node_keys_secret: Option<String>,
+    /// Changes when a node that does not read anew whom it trusts must be started again.
+    pub bundle_revision: String,
+    /// With node authentication, for each pool the secret with the keys of its nodes, each named by its pod.
+    pub node_keys: BTreeMap<String, String>,
+    /// `token`: of the account `admin`, for SuperLinks of Trellis (`--admin-token-file`).
+    pub admin_secret: Option<String>,
 }
 
 /// The objects, and what is wrong with the resource beyond what the API server can refuse. With problems there are no objects.

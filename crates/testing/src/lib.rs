@@ -1,3 +1,4 @@
 //! What tests of several crates share. No program depends on it.
 
+pub mod kube;
 pub mod ports;
