@@ -131,7 +131,10 @@ mod tests {
         assert_eq!((again.instance, again.order.serial), (1001, 6), "another number, also within a millisecond");
         assert!(matches!(again.apply(&order(6, restart(1000)), false, 2000), Ok(Turn::Noted(_))), "it is done");
         assert!(matches!(record.apply(&order(4, restart(1000)), false, 2000), Err(Outcome::Refused { .. })));
-        assert!(matches!(record.apply(&order(6, restart(1000)), true, 2000), Err(Outcome::Refused { retry: true, .. })));
+        assert!(matches!(
+            record.apply(&order(6, restart(1000)), true, 2000),
+            Err(Outcome::Refused { retry: true, .. })
+        ));
         assert_eq!(record.apply(&order(6, Verb::Delete { id: id.clone() }), true, 2000), Ok(Turn::Ends));
         let Ok(Turn::Noted(drains)) = record.apply(&order(6, Verb::Drain { id: id.clone() }), false, 2000) else {
             panic!("it drains")
