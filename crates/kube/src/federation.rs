@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::crd;
+
 pub const GROUP: &str = "flwr.exalsius.ai";
 pub const VERSION: &str = "v1";
 pub const API_VERSION: &str = "flwr.exalsius.ai/v1";
@@ -192,8 +194,9 @@ pub struct Images {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Gpu {
-    #[serde(default)]
-    pub enabled: bool,
+    /// Absent is false, but for `mountAll`, which is then enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor: Option<Vendor>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -268,7 +271,7 @@ pub struct Persistence {
     /// Absent: a claim where the cluster has a default storage class, else the pod's own directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "quantity", skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
@@ -287,6 +290,8 @@ pub enum Retention {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scaling {
+    /// Empty: the only one ([`Spec::scaled_pool`]), since the scale subresource cannot say it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pool: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -344,26 +349,44 @@ pub struct Site {
     pub nodes: i32,
 }
 
+/// A quantity is text, or a number that somebody wrote without quotes.
+fn quantity<'de, D: serde::Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(value)? {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => return Err(serde::de::Error::custom("a quantity is text or a number")),
+    })
+}
+
 /// A resource that cannot be read: the definition in the cluster let something pass that ours would not.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(pub String);
+
+impl Unreadable {
+    /// Of a resource that its type does not take. Our definition finds all that is wrong, and where; if it finds nothing, what the
+    /// type said must do.
+    pub(crate) fn explained(definition: &Value, resource: &Value, said: &serde_json::Error) -> Unreadable {
+        let faults = crd::faults(definition, resource);
+        Unreadable(if faults.is_empty() { format!("spec: {said}") } else { faults.join("; ") })
+    }
+}
 
 impl Federation {
     /// From the resource as the API server gives it.
     pub fn read(resource: &Value) -> Result<Federation, Unreadable> {
         let meta = &resource["metadata"];
         let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
-        let spec = serde_json::from_value(resource["spec"].clone());
-        let annotations = serde_json::from_value(meta["annotations"].clone()).unwrap_or_default();
+        let spec = Spec::deserialize(&resource["spec"]);
         Ok(Federation {
             name: text("name"),
             namespace: text("namespace"),
             uid: text("uid"),
             generation: meta["generation"].as_i64().unwrap_or_default(),
             deleted: meta["deletionTimestamp"].is_string(),
-            annotations,
-            spec: spec.map_err(|error| Unreadable(error.to_string()))?,
+            annotations: BTreeMap::deserialize(&meta["annotations"]).unwrap_or_default(),
+            spec: spec.map_err(|error| Unreadable::explained(&crd::federation(), resource, &error))?,
         })
     }
 
@@ -375,3 +398,17 @@ impl Federation {
         format!("{}-supernode-{pool}", self.name)
     }
 }
+
+impl Spec {
+    /// The pool that `scaling` is about: the one it names, or the only one.
+    pub fn scaled_pool(&self) -> Option<&Pool> {
+        let pools = &self.supernodes.pools;
+        match self.scaling.as_ref()?.pool.as_str() {
+            "" if pools.len() == 1 => pools.first(),
+            name => pools.iter().find(|pool| pool.name == name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Kubernetes as data: what users write ([`federation`], [`run`]), its definition ([`crd`]), which release of Flower an image
 //! holds ([`flower`]), the objects that a federation needs ([`render`]), how wanted and live ones compare ([`object`]), and what
-//! is told about them ([`status`]).
+//! is told about them ([`status`]). And what an installation of the operator consists of ([`manifests`]).
 //!
 //! Pure: no client, no clock, no file. Core types of Kubernetes that users write (pod templates, volumes, environment) pass through
 //! as JSON, so that fields of a newer cluster are not lost.
@@ -8,7 +8,9 @@
 pub mod crd;
 pub mod federation;
 pub mod flower;
+pub mod manifests;
 pub mod object;
 pub mod render;
 pub mod run;
 pub mod status;
+pub mod yaml;

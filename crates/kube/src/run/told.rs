@@ -1,0 +1,117 @@
+//! What is told about a `FederationRun` on the outside: the newest run, and conditions for tools that know nothing of runs.
+
+use super::clock::time;
+use super::machine::{Ground, Seen};
+use super::{Condition, FederationRun, Job, Past, RunStatus, State};
+use crate::render::Problem;
+
+/// Fills in everything that follows from the runs.
+pub(super) fn tell(status: &mut RunStatus, run: &FederationRun, seen: &Seen, problems: &[Problem], now: i64) {
+    match (status.active.last().cloned(), status.history.first().cloned()) {
+        (Some(job), _) => under_way(status, &job, run, seen),
+        (None, Some(past)) => over(status, past),
+        (None, None) => {
+            status.state = State::Waiting;
+            status.message = match run.spec.suspend {
+                true => "is suspended".to_owned(),
+                false => "waits for the time of its schedule".to_owned(),
+            };
+        }
+    }
+    if !problems.is_empty() && status.active.iter().all(|job| job.run_id.is_none()) && !is_over(status, run) {
+        status.state = State::Failed;
+        let told = problems.iter().map(|it| format!("{}: {} ({})", it.place, it.what, it.to_do));
+        status.message = told.collect::<Vec<_>>().join("; ");
+    }
+    status.progress = match (status.round, status.rounds) {
+        (Some(round), Some(rounds)) => Some(format!("{round}/{rounds}")),
+        (Some(round), None) => Some(round.to_string()),
+        (None, _) => None,
+    };
+    conditions(status, run, !problems.is_empty(), now);
+}
+
+/// One that is no schedule, and has had its run.
+fn is_over(status: &RunStatus, run: &FederationRun) -> bool {
+    run.spec.schedule.is_none() && status.active.is_empty() && !status.history.is_empty()
+}
+
+fn under_way(status: &mut RunStatus, job: &Job, run: &FederationRun, seen: &Seen) {
+    status.state = if job.run_id.is_some() { State::Running } else { State::Waiting };
+    status.run_id.clone_from(&job.run_id);
+    status.attempt = Some(job.attempt);
+    (status.round, status.rounds) = (job.round, job.rounds);
+    status.started.clone_from(&job.submitted);
+    status.finished = None;
+    status.result.clone_from(&job.result);
+    status.message.clone_from(&job.message);
+    if job.submitted.is_some() {
+        return;
+    }
+    let waits = match &seen.federation {
+        Ground::Absent => format!("there is no Federation {} in this namespace", run.spec.federation),
+        _ if run.spec.suspend => "is suspended".to_owned(),
+        Ground::Unready(why) => format!("waits for the federation {}: {why}", run.spec.federation),
+        Ground::Ready => job.not_before.as_ref().map(|due| format!("tries again at {due}")).unwrap_or_default(),
+    };
+    let colon = if job.message.is_empty() || waits.is_empty() { "" } else { "; " };
+    status.message = format!("{}{colon}{waits}", job.message);
+}
+
+fn over(status: &mut RunStatus, past: Past) {
+    status.state = past.state;
+    status.run_id = past.run_id;
+    status.attempt = Some(past.attempt);
+    (status.round, status.rounds) = (past.round, past.rounds);
+    status.started = past.started;
+    status.finished = Some(past.finished);
+    status.result = past.result;
+    status.message = past.message;
+}
+
+fn conditions(status: &mut RunStatus, run: &FederationRun, unsound: bool, now: i64) {
+    let word = match status.state {
+        State::Pending => "Pending",
+        State::Waiting => "Waiting",
+        State::Running => "Running",
+        State::Succeeded => "Succeeded",
+        State::Failed if unsound => "Invalid",
+        State::Failed => "Failed",
+        State::Stopped => "Stopped",
+    };
+    let ended = is_over(status, run);
+    let scheduled = run.spec.schedule.is_some() && !unsound;
+    let (succeeded, failed) = (status.state == State::Succeeded, ended && status.state != State::Succeeded);
+    let stalled = failed || (unsound && status.state == State::Failed);
+    let wanted = [
+        ("Ready", scheduled || (ended && succeeded)),
+        ("Reconciling", !scheduled && !ended && !stalled),
+        ("Stalled", stalled),
+        ("Complete", ended && succeeded),
+        ("Failed", failed),
+    ];
+    let before = std::mem::take(&mut status.conditions);
+    status.conditions =
+        wanted.into_iter().map(|(kind, holds)| condition(kind, holds, word, status, run, &before, now)).collect();
+}
+
+fn condition(
+    kind: &str,
+    holds: bool,
+    word: &str,
+    status: &RunStatus,
+    run: &FederationRun,
+    before: &[Condition],
+    now: i64,
+) -> Condition {
+    let state = if holds { "True" } else { "False" };
+    let same = before.iter().find(|condition| condition.kind == kind && condition.status == state);
+    Condition {
+        kind: kind.to_owned(),
+        status: state.to_owned(),
+        reason: word.to_owned(),
+        message: status.message.clone(),
+        observed_generation: Some(run.generation),
+        last_transition_time: same.map_or_else(|| time(now), |condition| condition.last_transition_time.clone()),
+    }
+}
