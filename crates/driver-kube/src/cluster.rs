@@ -141,6 +141,8 @@ impl Cluster {
         if let Some(client) = known.as_ref() {
             return Ok(client.clone());
         }
+        // Another library of this process may have chosen already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let unusable = |why: String| Trouble::new(Kind::Unreachable, why);
         let mut config = self.config().await.map_err(unusable)?;
         (config.connect_timeout, config.read_timeout, config.write_timeout) =

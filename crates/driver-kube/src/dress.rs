@@ -42,7 +42,7 @@ pub fn dress(record: &Record, place: &Place<'_>) -> Result<Dressed, Vec<String>>
     }
     let missing = || vec![format!("nothing is rendered for {}", called.workload())];
     let workload = workload.ok_or_else(missing)?;
-    Ok(Dressed { workload: dressed(marked(workload, record, place), record, place), others })
+    Ok(Dressed { workload: dressed(marked(workload, record, place), record), others })
 }
 
 /// Of the objects of a whole federation, those of this part. A single pod has no use for a budget of disruptions but to stand in
@@ -67,7 +67,7 @@ fn marked(mut object: Value, record: &Record, place: &Place<'_>) -> Value {
 }
 
 /// The record, the pod's marks, and what the resource could not say.
-fn dressed(mut workload: Value, record: &Record, place: &Place<'_>) -> Value {
+fn dressed(mut workload: Value, record: &Record) -> Value {
     add(&mut workload["metadata"]["annotations"], [(names::RECORD.to_owned(), record.text())]);
     let spec = &mut workload["spec"];
     spec["replicas"] = json!(1);
@@ -80,27 +80,7 @@ fn dressed(mut workload: Value, record: &Record, place: &Place<'_>) -> Value {
         (names::INSTANCE.to_owned(), record.instance.to_string()),
     ];
     add(&mut template["metadata"]["annotations"], marks);
-    if let Some(address) = &place.coordinator {
-        for container in list(&mut template["spec"]["containers"]) {
-            point(container, address);
-        }
-    }
     workload
-}
-
-/// Sends a node to its coordinator, wherever that is.
-fn point(container: &mut Value, address: &str) {
-    const FLAG: &str = "--superlink";
-    let mut is_value = false;
-    for arg in list(&mut container["args"]) {
-        if is_value {
-            *arg = json!(address);
-        }
-        is_value = *arg == FLAG;
-        if arg.as_str().unwrap_or_default().starts_with("--superlink=") {
-            *arg = json!(format!("{FLAG}={address}"));
-        }
-    }
 }
 
 /// Whoever owns it takes it along.
@@ -159,10 +139,6 @@ fn fields(value: &mut Value) -> &mut Map<String, Value> {
         *value = json!({});
     }
     value.as_object_mut().expect("it was just made one")
-}
-
-fn list(value: &mut Value) -> impl Iterator<Item = &mut Value> {
-    value.as_array_mut().into_iter().flatten()
 }
 
 fn add(target: &mut Value, entries: impl IntoIterator<Item = (String, String)>) {

@@ -1,7 +1,7 @@
 //! The driver port on Kubernetes. Whoever opens it finds again what was begun, whatever became of who began it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trellis_plan::{Action, Call, Capabilities, Desired, Driver, Observation, Outcome, Rendering};
@@ -62,7 +62,7 @@ impl KubeHouse {
 
     /// Whom users of a federation must trust; `None`: it has no TLS, or its coordinator is not made yet.
     pub fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(self.home(federation).trust()).filter(|path| path.exists())
+        trust_path(&self.settings.directory, federation)
     }
 
     /// The token of the SuperLink's first administrator.
@@ -78,6 +78,11 @@ impl KubeHouse {
     fn home(&self, federation: &Name) -> Home {
         Home::new(&self.settings.directory, federation)
     }
+}
+
+/// The same, for those who only know where the copies are.
+pub fn trust_path(directory: &Path, federation: &Name) -> Option<PathBuf> {
+    Some(Home::new(directory, federation).trust()).filter(|path| path.exists())
 }
 
 impl KubeDriver {

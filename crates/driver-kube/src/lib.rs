@@ -36,4 +36,4 @@ mod trust;
 mod view;
 mod wish;
 
-pub use driver::{KubeDriver, KubeHouse, KubeHouseSettings, TrustElsewhere};
+pub use driver::{KubeDriver, KubeHouse, KubeHouseSettings, TrustElsewhere, trust_path};

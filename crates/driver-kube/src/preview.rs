@@ -2,6 +2,7 @@
 //! their Secrets.
 
 use serde_json::Value;
+use trellis_kube::yaml::documents;
 use trellis_plan::{Desired, Order, Rendering, Spec};
 use trellis_spec::{KubeSite, Name, Persistence};
 
@@ -11,7 +12,7 @@ use crate::record::Record;
 use crate::sight::inside;
 use crate::wish::Place;
 
-/// Stands for what is known only when it is sent.
+/// Of the Service, unless the document says otherwise.
 const USUAL_FLEET_PORT: u16 = 9092;
 
 pub fn preview(kube: &KubeSite, federation: &Name, _site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
@@ -34,8 +35,8 @@ fn rendering(kube: &KubeSite, desired: &Desired, coordinator: Option<&str>) -> R
     let text = match dress(&record, &place) {
         Err(problems) => problems.iter().map(|problem| format!("# {problem}\n")).collect(),
         Ok(dressed) => {
-            let all = dressed.others.into_iter().chain([without_record(dressed.workload)]);
-            all.map(|object| format!("---\n{}", yaml(&object, 0))).collect()
+            let all: Vec<Value> = dressed.others.into_iter().chain([without_record(dressed.workload)]).collect();
+            documents(&all)
         }
     };
     Rendering { title: format!("Objects of {}", desired.id.part.name()), text }
@@ -47,49 +48,4 @@ fn without_record(mut workload: Value) -> Value {
         annotations.remove(names::RECORD);
     }
     workload
-}
-
-/// Block style; text is quoted as JSON has it wherever YAML could take it for something else.
-fn yaml(value: &Value, depth: usize) -> String {
-    let indent = "  ".repeat(depth);
-    match value {
-        Value::Object(fields) => fields.iter().map(|(key, value)| field(&indent, key, value, depth)).collect(),
-        Value::Array(items) => items.iter().map(|item| entry(&indent, item, depth)).collect(),
-        scalar => format!("{indent}{}\n", plain(scalar)),
-    }
-}
-
-fn field(indent: &str, key: &str, value: &Value, depth: usize) -> String {
-    let key = plain(&Value::String(key.to_owned()));
-    match value {
-        Value::Object(fields) if !fields.is_empty() => format!("{indent}{key}:\n{}", yaml(value, depth + 1)),
-        Value::Array(items) if !items.is_empty() => format!("{indent}{key}:\n{}", yaml(value, depth)),
-        value => format!("{indent}{key}: {}\n", plain(value)),
-    }
-}
-
-fn entry(indent: &str, item: &Value, depth: usize) -> String {
-    match item {
-        Value::Object(_) | Value::Array(_)
-            if item != &Value::Array(Vec::new()) && item != &Value::Object(Default::default()) =>
-        {
-            let inner = yaml(item, depth + 1);
-            format!("{indent}- {}", inner.trim_start())
-        }
-        item => format!("{indent}- {}\n", plain(item)),
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) if is_plain(text) => text.clone(),
-        value => value.to_string(),
-    }
-}
-
-fn is_plain(text: &str) -> bool {
-    let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    let words = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
-    begins && text.chars().all(letters) && !words.contains(&text.to_ascii_lowercase().as_str())
 }

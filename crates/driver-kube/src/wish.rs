@@ -157,11 +157,12 @@ fn node(
         _ => image(&spec.runtime, spec.image.as_deref(), given, &spec.program, "supernode"),
     };
     let ours = spec.runtime == Runtime::Trellis;
-    let name = ours.then(|| ["--name".to_owned(), desired.id.part.name()]);
-    let app = spec.client_app.iter().filter(|_| ours).flat_map(|app| ["--client-app".to_owned(), app.clone()]);
+    let way = place.coordinator.iter().map(|address| format!("--superlink={address}"));
+    let name = ours.then(|| format!("--name={}", desired.id.part.name()));
+    let app = spec.client_app.iter().filter(|_| ours).map(|app| format!("--client-app={app}"));
     let share = spec.gpu.as_ref().and_then(|gpu| gpu.memory_fraction).filter(|_| ours);
-    let share = share.map(|share| ["--gpu-memory-fraction".to_owned(), share.to_string()]);
-    let args = name.into_iter().flatten().chain(app).chain(share.into_iter().flatten());
+    let share = share.map(|share| format!("--gpu-memory-fraction={share}"));
+    let args = way.chain(name).chain(app).chain(share);
     let args = args.chain(keepalive(&spec.runtime, spec.keepalive)).chain(spec.extra_args.iter().cloned());
     let settings = (!spec.node_config.is_empty()).then(|| format!("--node-config={}", node_config(&spec.node_config)));
     let pool = kube::Pool {
@@ -269,7 +270,7 @@ fn resources(wanted: &Resources) -> Option<Value> {
 
 fn gpu(gpu: &Gpu) -> kube::Gpu {
     kube::Gpu {
-        enabled: true,
+        enabled: Some(true),
         vendor: Some(match gpu.vendor {
             GpuVendor::Nvidia => kube::Vendor::Nvidia,
             GpuVendor::Amd => kube::Vendor::Amd,
@@ -300,13 +301,13 @@ fn keepalive(runtime: &Runtime, keepalive: Option<Keepalive>) -> Vec<String> {
         return Vec::new();
     };
     let flags = [("--keepalive-interval", interval_s), ("--keepalive-timeout", timeout_s)];
-    flags.into_iter().flat_map(|(flag, seconds)| [flag.to_owned(), format!("{seconds}s")]).collect()
+    flags.into_iter().map(|(flag, seconds)| format!("{flag}={seconds}s")).collect()
 }
 
 fn endpoint_names(spec: &CoordinatorSpec) -> Vec<String> {
     let ours = spec.runtime == Runtime::Trellis && spec.tls != Tls::Off;
     let names = spec.endpoints.advertise.iter().filter(|_| ours);
-    names.flat_map(|name| ["--endpoint".to_owned(), name.clone()]).collect()
+    names.map(|name| format!("--endpoint={name}")).collect()
 }
 
 /// As they are: Kubernetes would put variables in.
