@@ -8,7 +8,6 @@ use trellis_spec::{
 };
 
 use super::Refusal;
-use super::sites::Sites;
 
 /// A document that can be used.
 #[derive(Debug)]
@@ -39,16 +38,6 @@ pub fn read(text: &str, file: &str, name: Option<&str>) -> Result<Document, Refu
         true => Ok(Document { federation, warnings }),
         false => Err(invalid("the document cannot be used", details)),
     }
-}
-
-/// Refuses sites where nothing could ever be made.
-pub fn check_drivers(federation: &Federation, sites: &Sites) -> Result<(), Refusal> {
-    let lacking = federation.sites.iter().enumerate().filter_map(|(index, site)| {
-        let advice = "use a Trellis that has it, or a local site";
-        Some(wrong(&format!("spec.sites[{index}]"), sites.lacking(site)?, advice))
-    });
-    let details: Vec<Detail> = lacking.collect();
-    if details.is_empty() { Ok(()) } else { Err(invalid("the document wants what this server does not have", details)) }
 }
 
 /// A path is looked up where the server is, so that one which begins nowhere would mean something else than was meant.

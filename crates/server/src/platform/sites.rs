@@ -79,37 +79,21 @@ impl Sites {
     /// The drivers of a federation's sites, and of those that left its document while something may still be there.
     pub fn drivers(&self, federation: Option<&Federation>, remembered: &Remembered) -> BTreeMap<Name, Arc<dyn Driver>> {
         let named = federation.iter().flat_map(|federation| &federation.sites);
-        let named = named.filter_map(|site| Some((site.name.clone(), self.driver(site)?)));
-        let left = remembered.iter().filter_map(|(name, site)| {
-            let driver = match site {
-                Some(site) => self.driver(site)?,
-                // It left its document before sites were kept, when there was but this one.
-                None => self.usual(),
-            };
-            Some((name.clone(), driver))
-        });
+        let named = named.map(|site| (site.name.clone(), self.driver(site)));
+        // One that left its document before sites were kept did so when there was but the usual driver.
+        let driver = |site: &Option<spec::Site>| site.as_ref().map_or_else(|| self.usual(), |site| self.driver(site));
+        let left = remembered.iter().map(|(name, site)| (name.clone(), driver(site)));
         let mut drivers: BTreeMap<Name, Arc<dyn Driver>> = left.collect();
         drivers.extend(named);
         drivers
     }
 
-    /// Why nothing can be made at a site.
-    pub fn lacking(&self, site: &spec::Site) -> Option<String> {
-        let word = match &site.driver {
-            spec::Driver::Local { .. } => "local",
-            spec::Driver::OpenNebula(_) => "opennebula",
-            spec::Driver::Kubernetes(_) => "kubernetes",
-        };
-        let missing = self.driver(site).is_none();
-        missing.then(|| format!("site {} wants the driver {word}, which this program does not have", site.name))
-    }
-
-    /// The driver of a site as a document has it; `None`: this program has none for it.
-    pub fn driver(&self, site: &spec::Site) -> Option<Arc<dyn Driver>> {
+    /// The driver of a site as a document has it.
+    pub fn driver(&self, site: &spec::Site) -> Arc<dyn Driver> {
         match (&self.kind, &site.driver) {
-            (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => Some(self.usual()),
-            (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Some(Arc::new(one.site(&site.name, zone))),
-            (Kind::Real { kube, .. }, spec::Driver::Kubernetes(place)) => Some(Arc::new(kube.site(&site.name, place))),
+            (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
+            (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Arc::new(one.site(&site.name, zone)),
+            (Kind::Real { kube, .. }, spec::Driver::Kubernetes(place)) => Arc::new(kube.site(&site.name, place)),
         }
     }
 
