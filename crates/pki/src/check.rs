@@ -117,7 +117,7 @@ pub fn examine(contents: &Contents, endpoints: &[Endpoint], now: UnixSeconds) ->
 }
 
 /// The public key that belongs to a private one, if it is of a kind that can be used.
-pub(crate) fn public_key(key: &PrivateKeyDer<'_>) -> Option<Vec<u8>> {
+pub fn public_key(key: &PrivateKeyDer<'_>) -> Option<Vec<u8>> {
     Some(any_supported_type(key).ok()?.public_key()?.to_vec())
 }
 
@@ -309,7 +309,7 @@ impl Examiner<'_> {
 
 impl Contents {
     /// As if read from files that only their owner can read, with nothing beside them.
-    pub(crate) fn from_text(files: Files, certificate: &str, key: &str, ca: &str) -> Contents {
+    pub fn from_text(files: Files, certificate: &str, key: &str, ca: &str) -> Contents {
         Contents {
             files,
             certificate: Ok(certificate.as_bytes().to_vec()),
