@@ -30,9 +30,6 @@ pub struct Try {
     pub attempt: u32,
 }
 
-/// The key of a run's configuration that carries the mark of its try.
-pub const MARK: &str = "trellis-run";
-
 impl Try {
     /// What the SuperLink keeps with the run.
     pub fn mark(self, uid: &str) -> String {
