@@ -1,10 +1,26 @@
 //! What must exist for a federation, as objects in the order in which they are applied. Deterministic: the same input, the same
-//! bytes.
+//! bytes. Knows nothing of what is live, but for what [`Ground`] says.
+
+mod env;
+mod gpu;
+mod marks;
+mod network;
+mod node_config;
+mod pod;
+mod pool;
+mod ports;
+mod problems;
+mod superlink;
+mod template;
 
 use std::collections::BTreeMap;
 
-use crate::federation::Federation;
+use crate::federation::{Federation, Mode, Pool};
+use crate::flower::arguments::{Channel, Files, gives};
+use crate::flower::{PoolPrograms, Programs};
 use crate::object::Object;
+pub use marks::{MANAGED_BY, pool_labels, superlink_labels};
+pub use ports::{Endpoints, endpoints};
 
 /// What is known beside the resource when its objects are made.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -29,17 +45,22 @@ pub enum Durability {
     Given,
 }
 
-/// The secrets that pods of a federation with TLS mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The secrets that pods of a federation with TLS mount. It is there whenever the federation is served with TLS by certificates
+/// that the operator knows, whatever `insecure` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trust {
     /// `tls.crt`, `tls.key`, `ca.crt`: for the SuperLink.
     pub server_secret: String,
-    /// `ca.crt`: for nodes.
+    /// `ca.crt`: for nodes, and for whoever else calls the SuperLink.
     pub authority_secret: String,
-    /// Changes when programs that do not read certificates anew must be started again.
+    /// Changes when a SuperLink that does not read its certificate anew must be started again.
     pub revision: String,
-    /// A key for each node, named by its pod; with node authentication.
-    pub node_keys_secret: Option<String>,
+    /// Changes when a node that does not read anew whom it trusts must be started again.
+    pub bundle_revision: String,
+    /// With node authentication, for each pool the secret with the keys of its nodes, each named by its pod.
+    pub node_keys: BTreeMap<String, String>,
+    /// `token`: of the account `admin`, for SuperLinks of Trellis (`--admin-token-file`).
+    pub admin_secret: Option<String>,
 }
 
 /// The objects, and what is wrong with the resource beyond what the API server can refuse. With problems there are no objects.
@@ -47,6 +68,8 @@ pub struct Trust {
 pub struct Rendered {
     pub objects: Vec<Object>,
     pub problems: Vec<Problem>,
+    /// What works, and should be told.
+    pub notes: Vec<Problem>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +80,65 @@ pub struct Problem {
     pub to_do: String,
 }
 
-pub fn render(_federation: &Federation, _ground: &Ground) -> Rendered {
-    Rendered::default()
+pub fn render(federation: &Federation, ground: &Ground) -> Rendered {
+    let programs = Programs::of(federation);
+    let scene = Scene { federation, ground, programs: &programs };
+    let mut findings = programs.findings(federation);
+    problems::find(&scene, &mut findings);
+    if !findings.problems.is_empty() {
+        return Rendered { objects: Vec::new(), problems: findings.problems, notes: findings.notes };
+    }
+    // The Service first: nodes that start at once find a name that resolves.
+    let mut objects = vec![superlink::service(&scene), superlink::workload(&scene)];
+    for (pool, programs) in scene.pools() {
+        objects.extend(pool::objects(&scene, pool, programs));
+    }
+    objects.extend(network::policies(&scene));
+    objects.extend(network::pod_monitor(&scene));
+    Rendered { objects: objects.into_iter().map(Object).collect(), problems: Vec::new(), notes: findings.notes }
 }
+
+/// Whether the user's own arguments or claims say where the SuperLink's state is.
+pub fn state_is_given(federation: &Federation) -> bool {
+    let superlink = &federation.spec.superlink;
+    let flags = ["--database", "--state-dir"];
+    !superlink.volume_claim_templates.is_empty() || flags.iter().any(|flag| gives(&superlink.extra_args, flag))
+}
+
+/// What all objects of a federation are made from.
+#[derive(Debug, Clone, Copy)]
+struct Scene<'s> {
+    federation: &'s Federation,
+    ground: &'s Ground,
+    programs: &'s Programs,
+}
+
+impl<'s> Scene<'s> {
+    fn pools(&self) -> impl Iterator<Item = (&'s Pool, &'s PoolPrograms)> + use<'s> {
+        self.federation.spec.supernodes.pools.iter().zip(&self.programs.pools)
+    }
+
+    fn channel(&self) -> Channel<'static> {
+        match (&self.ground.trust, self.federation.spec.insecure) {
+            (Some(_), _) => Channel::Tls(TRUST_FILES),
+            (None, Some(false)) => Channel::Theirs,
+            (None, _) => Channel::Plain,
+        }
+    }
+
+    /// How many nodes a pool of a StatefulSet has. As few as the resource may say where it says nothing.
+    fn size(&self, pool: &Pool) -> i32 {
+        self.ground.sizes.get(&pool.name).copied().or(pool.replicas).unwrap_or(1)
+    }
+
+    fn is_stateful(&self) -> bool {
+        self.federation.spec.mode == Mode::StatefulSet
+    }
+}
+
+/// Where pods find what [`Trust`] names.
+const TRUST_FILES: Files<'static> = Files {
+    certificate: "/etc/trellis/tls/tls.crt",
+    key: "/etc/trellis/tls/tls.key",
+    authority: "/etc/trellis/tls/ca.crt",
+};

@@ -22,11 +22,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use self::issue::{Issued, LEAF_VALIDITY, Order};
-use self::kept::{FORMAT, Kept, LeafRecord};
+use self::kept::LeafRecord;
+pub(crate) use self::kept::{FORMAT, Kept};
 pub use self::survey::{Leaf, Role, Survey, Trusted};
 use crate::certificate::{Certificate, KeyId};
 use crate::disk::{Content, Disk, PRIVATE_DIR, PRIVATE_FILE, PUBLIC_FILE, entries};
-use crate::mint::{self, Window};
+use crate::issuance;
 use crate::problem::Problem;
 use crate::rotation::{self, Event, State};
 use crate::span::Span;
@@ -35,8 +36,6 @@ use crate::{Error, UnixSeconds, date, pem};
 pub const CA_VALIDITY: Span = Span::years(10);
 const SHORTEST_CA: Span = Span::days(1);
 const LONGEST_CA: Span = Span::years(50);
-/// Clients' clocks may be behind by this much.
-const CLOCK_SKEW: Span = Span::hours(1);
 const LONGEST_NAME: usize = 40;
 const CAS: &str = "cas";
 const LOCK: &str = "lock";
@@ -206,15 +205,13 @@ fn ca_dir(dir: &Path, id: &KeyId) -> PathBuf {
 
 /// Makes an authority that nobody uses yet.
 fn make_ca(disk: &Disk, dir: &Path, name: &str, validity: Span, now: UnixSeconds) -> Result<KeyId, Error> {
-    let window = Window { from: now - CLOCK_SKEW.seconds(), until: now + validity.seconds() };
-    let minted = mint::authority(name, window)?;
-    let certificate = Certificate::read(&minted.certificate).map_err(|_| rcgen::Error::CouldNotParseCertificate)?;
+    let (certificate, key_pem) = issuance::new_authority(name, validity, now)?;
     let id = certificate.key_id();
     let text = pem::encode_certificates([certificate.der()]);
     disk.make_dir(&dir.join(CAS), PRIVATE_DIR)?;
     let files = [
         Content { name: CA_CERTIFICATE, bytes: text.as_bytes(), mode: PUBLIC_FILE },
-        Content { name: CA_KEY, bytes: minted.key_pem.as_bytes(), mode: PRIVATE_FILE },
+        Content { name: CA_KEY, bytes: key_pem.as_bytes(), mode: PRIVATE_FILE },
     ];
     disk.place_dir(&ca_dir(dir, &id), PRIVATE_DIR, &files)?;
     Ok(id)

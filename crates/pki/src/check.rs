@@ -309,7 +309,7 @@ impl Examiner<'_> {
 
 impl Contents {
     /// As if read from files that only their owner can read, with nothing beside them.
-    pub(crate) fn from_text(files: Files, certificate: &str, key: &str, ca: &str) -> Contents {
+    pub fn from_text(files: Files, certificate: &str, key: &str, ca: &str) -> Contents {
         Contents {
             files,
             certificate: Ok(certificate.as_bytes().to_vec()),

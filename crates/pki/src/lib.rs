@@ -1,8 +1,9 @@
 //! The certificates of a federation: a long-lived authority, short leaves for SuperLinks, a check of certificates that an
 //! operator brings, and reloading them while they are in use.
 //!
-//! Two sides. [`authority`] keeps the keys of the authority in a directory and is used by `trellis pki`; [`check`] and
-//! [`reload`] read what a SuperLink serves with and never see a key of the authority.
+//! Two sides. [`authority`] keeps the keys of the authority in a directory and is used by `trellis pki`, [`keyring`] is the same
+//! as data, for the operator on Kubernetes; [`check`] and [`reload`] read what a SuperLink serves with and never see a key of the
+//! authority.
 //!
 //! Nothing here knows of tokio, sockets or clocks: the time is an argument. Files are touched in [`authority`],
 //! `delivery`, `disk`, [`check::read`] and [`reload`] only; what they mean is decided elsewhere.
@@ -14,6 +15,8 @@ mod delivery;
 mod disk;
 pub mod endpoint;
 mod error;
+mod issuance;
+pub mod keyring;
 mod mint;
 pub mod pem;
 pub mod problem;
@@ -28,8 +31,11 @@ mod testing;
 pub use authority::Authority;
 pub use certificate::Certificate;
 pub use check::{Checked, Files, check};
+pub use delivery::Delivery;
 pub use endpoint::Endpoint;
 pub use error::Error;
+pub use issuance::Wish;
+pub use keyring::Keyring;
 pub use problem::{Problem, Severity};
 pub use reload::{Look, Reload};
 pub use served::Served;

@@ -4,13 +4,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::kept::LeafRecord;
-use super::{Authority, CA_KEY, CLOCK_SKEW, ca_dir};
+use super::{Authority, CA_KEY, ca_dir};
 use crate::certificate::Certificate;
-use crate::check::{Contents, Files, examine};
+use crate::check::Files;
 use crate::delivery::{self, Delivery, Present};
 use crate::disk::read_small;
 use crate::endpoint::Endpoint;
-use crate::mint::{self, LONGEST_COMMON_NAME, Signer, Window};
+use crate::issuance::{self, CLOCK_SKEW, Wish};
+use crate::mint::LONGEST_COMMON_NAME;
 use crate::problem::Problem;
 use crate::renewal::{Reason, due};
 use crate::span::{Span, roughly};
@@ -22,7 +23,6 @@ const SHORTEST_LEAF: Span = Span::hours(1);
 const LONGEST_LEAF: Span = Span::days(397);
 /// An authority this close to its end signs nothing more.
 const LAST_HOUR: Span = Span::hours(1);
-const DEFAULT_NAME: &str = "superlink";
 
 /// A wish for a leaf.
 #[derive(Debug, Clone)]
@@ -115,17 +115,8 @@ impl Authority {
         let (text, _) = read_small(&path).map_err(Error::disk("read", &path))?;
         let key = pem::private_key(&text)
             .map_err(|error| Error::Refused(vec![Problem::in_file(&path, error.what, "restore it from a backup")]))?;
-        let first = order.endpoints.first().map(Endpoint::to_string).filter(|name| name.len() <= LONGEST_COMMON_NAME);
-        let name = order.name.clone().or(first).unwrap_or_else(|| DEFAULT_NAME.to_owned());
-        let until = (now + order.validity.seconds()).min(signing.not_after);
-        let window = Window { from: now - CLOCK_SKEW.seconds(), until };
-        let minted = mint::leaf(&Signer { certificate: signing, key }, &name, &order.endpoints, window)?;
-        let chain = pem::encode_certificates([&minted.certificate]);
-        let delivery = Delivery { chain, key: minted.key_pem, trust };
-        // Nothing is handed out that a SuperLink would refuse; a key that is not this authority's shows here.
-        let contents = Contents::from_text(files_in(&order.out), &delivery.chain, &delivery.key, &delivery.trust);
-        examine(&contents, &order.endpoints, now).map_err(Error::Refused)?;
-        Ok(delivery)
+        let wish = Wish { endpoints: &order.endpoints, name: order.name.as_deref(), validity: order.validity };
+        issuance::new_leaf(signing, key, wish, trust, files_in(&order.out), now)
     }
 
     /// The key of the authority and the directory of a SuperLink must not contain each other.

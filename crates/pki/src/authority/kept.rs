@@ -45,27 +45,34 @@ impl Kept {
             }
             Err(error) => return Err(Error::disk("read", &path)(error)),
         };
-        let refused = |what: String, advice: &str| Error::Refused(vec![Problem::in_file(&path, what, advice)]);
+        Kept::parse(&path.display().to_string(), &text)
+    }
+
+    /// `place` is what problems call it.
+    pub fn parse(place: &str, text: &[u8]) -> Result<Kept, Error> {
         #[derive(Deserialize)]
         struct Format {
             format: u32,
         }
-        match serde_json::from_slice(&text) {
-            Ok(Format { format }) if format > FORMAT => {
-                Err(refused(format!("it was written by a newer version (format {format})"), "use a newer trellis"))
+        let damaged = |error: serde_json::Error| {
+            Error::refused(place, format!("it is damaged: {error}"), "restore it from a backup")
+        };
+        match serde_json::from_slice(text).map_err(damaged)? {
+            Format { format } if format > FORMAT => {
+                let what = format!("it was written by a newer version (format {format})");
+                Err(Error::refused(place, what, "use a newer trellis"))
             }
-            Ok(_) => serde_json::from_slice(&text).map_err(|error| damaged(&refused, &error)),
-            Err(error) => Err(damaged(&refused, &error)),
+            Format { .. } => serde_json::from_slice(text).map_err(damaged),
         }
     }
 
-    pub fn write(&self, disk: &Disk, dir: &Path) -> Result<(), Error> {
-        disk.replace_file(&Kept::path(dir), &json(self), PRIVATE_FILE)
+    pub fn text(&self) -> Vec<u8> {
+        json(self)
     }
-}
 
-fn damaged(refused: &dyn Fn(String, &str) -> Error, error: &serde_json::Error) -> Error {
-    refused(format!("it is damaged: {error}"), "restore the directory from a backup")
+    pub fn write(&self, disk: &Disk, dir: &Path) -> Result<(), Error> {
+        disk.replace_file(&Kept::path(dir), &self.text(), PRIVATE_FILE)
+    }
 }
 
 /// The last leaf that was issued to a directory.

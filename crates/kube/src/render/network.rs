@@ -1,0 +1,96 @@
+//! Who may call whom, where the resource asks for it, and what collects metrics. Rules are for what comes in: names are resolved
+//! and data is fetched as before.
+
+use serde_json::{Value, json};
+
+use super::Scene;
+use super::marks;
+use super::ports::ServicePort;
+use crate::flower::FLEET_BY_HTTP;
+
+pub(super) fn policies(scene: &Scene<'_>) -> Vec<Value> {
+    if !scene.federation.spec.security.network_policy.enabled {
+        return Vec::new();
+    }
+    vec![superlink_policy(scene), node_policy(scene)]
+}
+
+/// Whether one port serves nodes and users, so that a rule about ports cannot tell them apart.
+pub(super) fn one_port_for_all(scene: &Scene<'_>) -> bool {
+    scene.programs.superlink.since(FLEET_BY_HTTP)
+}
+
+fn policy(scene: &Scene<'_>, name: &str, labels: marks::Labels, selector: marks::Labels, ingress: Vec<Value>) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": scene.metadata(name, labels),
+        "spec": {"podSelector": {"matchLabels": selector}, "policyTypes": ["Ingress"], "ingress": ingress},
+    })
+}
+
+fn superlink_policy(scene: &Scene<'_>) -> Value {
+    let federation = scene.federation;
+    let ports = scene.service_ports();
+    let of = |names: &[&str]| -> Vec<Value> {
+        let mut targets: Vec<u16> =
+            ports.iter().filter(|port: &&ServicePort| names.contains(&port.name)).map(|port| port.target).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets.into_iter().map(|target| json!({"protocol": "TCP", "port": target})).collect()
+    };
+    let mut nodes = json!({
+        "from": [{"podSelector": {"matchLabels": marks::node_labels(&federation.name)}}],
+        "ports": of(&["fleet", "http"]),
+    });
+    if !federation.spec.sites.is_empty() {
+        // Nodes outside of the cluster may be anywhere.
+        nodes = json!({"ports": of(&["fleet", "http"])});
+    }
+    let mut users = Vec::new();
+    if let Some(namespace) = &scene.ground.operator_namespace {
+        users.push(json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}));
+    }
+    users.extend(federation.spec.security.network_policy.clients.iter().cloned());
+    let mut ingress = vec![nodes];
+    // A rule without anybody in it would be for everybody.
+    if !users.is_empty() {
+        ingress.push(json!({"from": users, "ports": of(&["control", "http"])}));
+    }
+    ingress.extend(metrics_rule(scene));
+    let selector = marks::superlink_labels(&federation.name);
+    policy(scene, &federation.superlink_name(), scene.superlink_marks(), selector, ingress)
+}
+
+/// Nobody calls a node; it calls the SuperLink.
+fn node_policy(scene: &Scene<'_>) -> Value {
+    let name = format!("{}-supernode", scene.federation.name);
+    let selector = marks::node_labels(&scene.federation.name);
+    policy(scene, &name, scene.node_marks(), selector, metrics_rule(scene).into_iter().collect())
+}
+
+/// From any pod of the cluster: who collects metrics is not known here.
+fn metrics_rule(scene: &Scene<'_>) -> Option<Value> {
+    let port = crate::flower::arguments::METRICS_PORT;
+    let rule = json!({"from": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP", "port": port}]});
+    scene.federation.spec.monitoring.metrics.then_some(rule)
+}
+
+/// For the Prometheus operator.
+pub(super) fn pod_monitor(scene: &Scene<'_>) -> Option<Value> {
+    let (federation, monitoring) = (scene.federation, &scene.federation.spec.monitoring);
+    if !monitoring.pod_monitor || !monitoring.metrics {
+        return None;
+    }
+    let labels = marks::instance_labels(&federation.name);
+    Some(json!({
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": scene.metadata(&federation.name, labels.clone()),
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "podMetricsEndpoints": [{"port": "metrics", "path": "/metrics"}],
+            "podTargetLabels": ["app.kubernetes.io/instance", "app.kubernetes.io/component", "flower.flwr.ai/pool"],
+        },
+    }))
+}

@@ -1,0 +1,250 @@
+//! What pods of SuperLinks and SuperNodes have in common: who they run as, how their health is asked for, what is mounted.
+
+use serde_json::{Map, Value, json};
+
+use super::env::{Key, add};
+use super::{Scene, TRUST_FILES};
+use crate::flower::Program;
+use crate::flower::arguments::{gives, port};
+
+/// The user of Flower's images, by number: Kubernetes cannot tell from a name that it is not root.
+const FLOWER_USER: i64 = 49999;
+/// The user of Trellis' images.
+const TRELLIS_USER: i64 = 65532;
+
+pub(super) const FLOWER_STATE: &str = "/var/lib/flower";
+pub(super) const TRELLIS_STATE: &str = "/var/lib/trellis";
+pub(super) const STATE_VOLUME: &str = "trellis-state";
+const TEMPORARY_VOLUME: &str = "trellis-tmp";
+const TEMPORARY_FILES: &str = "/tmp";
+const TRUST_VOLUME: &str = "trellis-tls";
+const TRUST_DIRECTORY: &str = "/etc/trellis/tls";
+const ADMIN_VOLUME: &str = "trellis-admin";
+const ADMIN_DIRECTORY: &str = "/etc/trellis/admin";
+pub(super) const ADMIN_TOKEN_FILE: &str = "/etc/trellis/admin/token";
+const NODE_KEYS_VOLUME: &str = "trellis-node-keys";
+pub(super) const NODE_KEY_FILE: &str = "/etc/trellis/node-key";
+/// Secrets are for the owner and the pod's group.
+const SECRET_MODE: i64 = 0o440;
+
+/// Python needs a while to load; a large machine image longer.
+const STARTUP_PERIOD_S: i64 = 2;
+const STARTUP_FAILURES: i64 = 150;
+const READINESS_PERIOD_S: i64 = 5;
+const READINESS_FAILURES: i64 = 6;
+/// A program that is busy with a model of gigabytes is not dead.
+const LIVENESS_PERIOD_S: i64 = 20;
+const LIVENESS_FAILURES: i64 = 9;
+const PROBE_TIMEOUT_S: i64 = 10;
+
+/// How a program tells that it is well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Health {
+    Grpc(u16),
+    Http { port: u16, tls: bool },
+}
+
+impl Health {
+    /// Where the program listens for it: the user's argument counts.
+    pub(super) fn grpc(given: &[String], usual: u16) -> Health {
+        Health::Grpc(port(given, "--health-server-address", usual))
+    }
+
+    fn check(self) -> Value {
+        match self {
+            Health::Grpc(port) => json!({"grpc": {"port": port, "service": ""}}),
+            Health::Http { port, tls } => {
+                let scheme = if tls { "HTTPS" } else { "HTTP" };
+                json!({"httpGet": {"path": "/health", "port": port, "scheme": scheme}})
+            }
+        }
+    }
+
+    /// Startup, readiness and liveness. Liveness waits for longest: it ends what runs.
+    pub(super) fn probes(self) -> Map<String, Value> {
+        let probe = |period: i64, failures: i64| {
+            let mut probe = self.check();
+            probe["periodSeconds"] = period.into();
+            probe["failureThreshold"] = failures.into();
+            probe["timeoutSeconds"] = PROBE_TIMEOUT_S.into();
+            probe
+        };
+        Map::from_iter([
+            ("startupProbe".to_owned(), probe(STARTUP_PERIOD_S, STARTUP_FAILURES)),
+            ("readinessProbe".to_owned(), probe(READINESS_PERIOD_S, READINESS_FAILURES)),
+            ("livenessProbe".to_owned(), probe(LIVENESS_PERIOD_S, LIVENESS_FAILURES)),
+        ])
+    }
+}
+
+/// A container of ours, as its parts.
+#[derive(Debug, Clone)]
+pub(super) struct Container<'c> {
+    pub name: &'static str,
+    pub image: &'c str,
+    /// Only for programs of Trellis, whose images may hold all of them.
+    pub command: Option<[&'static str; 2]>,
+    pub args: Vec<String>,
+    pub env: Vec<Value>,
+    pub ports: Vec<(&'static str, u16)>,
+    pub resources: Option<Value>,
+    pub mounts: Vec<Value>,
+    pub health: Health,
+    pub program: Program,
+    /// The first program of the pod, whose user the others have unless they say something else.
+    pub pod: Program,
+}
+
+impl Container<'_> {
+    pub(super) fn render(self) -> Value {
+        let mut container = Map::from_iter([
+            ("name".to_owned(), self.name.into()),
+            ("image".to_owned(), self.image.into()),
+            ("args".to_owned(), self.args.into()),
+            ("securityContext".to_owned(), confined(self.program, self.pod)),
+        ]);
+        container.extend(self.health.probes());
+        let port = |(name, port): (&str, u16)| json!({"name": name, "containerPort": port, "protocol": "TCP"});
+        let mut optional = |field: &str, value: Value| {
+            if !is_empty(&value) {
+                container.insert(field.to_owned(), value);
+            }
+        };
+        optional("command", self.command.map_or(Value::Null, |command| json!(command)));
+        optional("env", Value::Array(self.env));
+        optional("ports", self.ports.into_iter().map(port).collect());
+        optional("resources", self.resources.unwrap_or_default());
+        optional("volumeMounts", Value::Array(self.mounts));
+        Value::Object(container)
+    }
+}
+
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// As the profile `restricted` of Pod Security wants it. Images of Flower write beside their programs, those of Trellis do not.
+fn confined(program: Program, pod: Program) -> Value {
+    let mut context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
+    if program.is_trellis() {
+        context["readOnlyRootFilesystem"] = true.into();
+    }
+    if user(program) != user(pod) {
+        context["runAsUser"] = user(program).into();
+    }
+    context
+}
+
+fn user(program: Program) -> i64 {
+    if program.is_trellis() { TRELLIS_USER } else { FLOWER_USER }
+}
+
+/// Of a pod, by its first program.
+fn pod_security(program: Program) -> Value {
+    json!({
+        "runAsNonRoot": true,
+        "runAsUser": user(program),
+        "fsGroup": user(program),
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    })
+}
+
+/// The fields of every pod of ours. Programs of Flower and Trellis do not call the API server, and variables about all Services of
+/// a namespace could be taken for settings.
+pub(super) fn pod_fields(program: Program, grace_s: i64) -> Map<String, Value> {
+    Map::from_iter([
+        ("securityContext".to_owned(), pod_security(program)),
+        ("terminationGracePeriodSeconds".to_owned(), grace_s.into()),
+        ("automountServiceAccountToken".to_owned(), false.into()),
+        ("enableServiceLinks".to_owned(), false.into()),
+    ])
+}
+
+/// The volumes of a pod that are ours, and what its containers see of them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Outfit {
+    pub volumes: Vec<Value>,
+    /// Of the first program.
+    pub mounts: Vec<Value>,
+    /// Of the SuperExec.
+    pub superexec_mounts: Vec<Value>,
+}
+
+impl Outfit {
+    /// A directory that lives as long as the pod.
+    pub(super) fn directory(&mut self, name: &str, path: &str) {
+        self.volumes.push(json!({"name": name, "emptyDir": {}}));
+        self.mounts.push(json!({"name": name, "mountPath": path}));
+    }
+
+    /// The root of Trellis' images cannot be written.
+    pub(super) fn temporary(&mut self) {
+        self.directory(TEMPORARY_VOLUME, TEMPORARY_FILES);
+    }
+
+    /// A server has a certificate, others know whom to trust; a SuperExec beside either knows no more than that.
+    pub(super) fn trust(&mut self, secret: &str, serves: bool) {
+        let mut items = vec![json!({"key": "ca.crt", "path": "ca.crt"})];
+        if serves {
+            items.extend(["tls.crt", "tls.key"].map(|file| json!({"key": file, "path": file})));
+        }
+        let source = json!({"secretName": secret, "defaultMode": SECRET_MODE, "items": items});
+        self.volumes.push(json!({"name": TRUST_VOLUME, "secret": source}));
+        self.mounts.push(json!({"name": TRUST_VOLUME, "mountPath": TRUST_DIRECTORY, "readOnly": true}));
+    }
+
+    pub(super) fn superexec_trust(&mut self, secret: &str) {
+        let name = "trellis-authority";
+        let items = json!([{"key": "ca.crt", "path": "ca.crt"}]);
+        let source = json!({"secretName": secret, "defaultMode": SECRET_MODE, "items": items});
+        self.volumes.push(json!({"name": name, "secret": source}));
+        let directory = TRUST_FILES.authority.trim_end_matches("/ca.crt");
+        self.superexec_mounts.push(json!({"name": name, "mountPath": directory, "readOnly": true}));
+    }
+
+    pub(super) fn admin_token(&mut self, secret: &str) {
+        let source = json!({"secretName": secret, "defaultMode": SECRET_MODE});
+        self.volumes.push(json!({"name": ADMIN_VOLUME, "secret": source}));
+        self.mounts.push(json!({"name": ADMIN_VOLUME, "mountPath": ADMIN_DIRECTORY, "readOnly": true}));
+    }
+
+    /// The one key of the secret that has the pod's name.
+    pub(super) fn node_key(&mut self, secret: &str) {
+        let source = json!({"secretName": secret, "defaultMode": SECRET_MODE});
+        self.volumes.push(json!({"name": NODE_KEYS_VOLUME, "secret": source}));
+        let mount = json!({
+            "name": NODE_KEYS_VOLUME, "mountPath": NODE_KEY_FILE, "subPathExpr": "$(POD_NAME)", "readOnly": true,
+        });
+        self.mounts.push(mount);
+    }
+}
+
+/// The user's mounts, and ours where they left the place free.
+pub(super) fn mounts(theirs: &[Value], ours: &[Value]) -> Vec<Value> {
+    let mut mounts = theirs.to_vec();
+    for mount in ours {
+        add(&mut mounts, mount.clone(), Key::MountPath);
+    }
+    mounts
+}
+
+/// Those for the SuperExec, where there are any; else those of the program.
+pub(super) fn superexec_mounts<'m>(own: &'m [Value], fallback: &'m [Value]) -> &'m [Value] {
+    if own.is_empty() { fallback } else { own }
+}
+
+impl Scene<'_> {
+    /// Metrics of a program of Trellis, where they are wanted.
+    pub(super) fn metrics_port(&self, program: Program, given: &[String]) -> Option<u16> {
+        let wanted = self.federation.spec.monitoring.metrics || gives(given, "--metrics-address");
+        let usual = crate::flower::arguments::METRICS_PORT;
+        (program.is_trellis() && wanted).then(|| port(given, "--metrics-address", usual))
+    }
+}

@@ -1,0 +1,271 @@
+//! A pool of SuperNodes: a StatefulSet with the Service that its name needs and a budget for disruptions, or a DaemonSet.
+
+use serde_json::{Map, Value, json};
+
+use super::env::{self, Key, merged, put};
+use super::gpu::Gpus;
+use super::pod::{
+    Container, FLOWER_STATE, Health, NODE_KEY_FILE, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields,
+    superexec_mounts,
+};
+use super::superlink::{TRUST_ANNOTATION, claim_template};
+use super::{Scene, marks, node_config, template};
+use crate::federation::{Isolation, Pool, Retention};
+use crate::flower::PoolPrograms;
+use crate::flower::arguments::{self, Apps, CLIENTAPPIO_PORT, HEALTH_PORT, SUPEREXEC_HEALTH_PORT};
+
+const CONTAINER: &str = "supernode";
+const SUPEREXEC_CONTAINER: &str = "superexec-clientapp";
+/// For how long a node may finish what it does.
+const DEFAULT_DRAIN_S: u32 = 600;
+const POD_NAME: &str = "POD_NAME";
+/// Of pods of a StatefulSet, since Kubernetes 1.28.
+const POD_INDEX_LABEL: &str = "metadata.labels['apps.kubernetes.io/pod-index']";
+
+pub(super) fn objects(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Vec<Value> {
+    if scene.is_stateful() {
+        vec![headless_service(scene, pool), stateful_set(scene, pool, programs), budget(scene, pool)]
+    } else {
+        vec![daemon_set(scene, pool, programs)]
+    }
+}
+
+/// Gives each node a name: `<pod>.<fed>-supernode-<pool>`.
+fn headless_service(scene: &Scene<'_>, pool: &Pool) -> Value {
+    let name = scene.federation.pool_name(&pool.name);
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": scene.metadata(&name, scene.pool_marks(&pool.name)),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "publishNotReadyAddresses": true,
+            "selector": marks::pool_labels(&scene.federation.name, &pool.name),
+            "ports": [{"name": "health", "port": HEALTH_PORT, "targetPort": HEALTH_PORT, "protocol": "TCP"}],
+        },
+    })
+}
+
+fn stateful_set(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Value {
+    let name = scene.federation.pool_name(&pool.name);
+    let selector = marks::pool_labels(&scene.federation.name, &pool.name);
+    let mut template = pod_template(scene, pool, programs);
+    if template["spec"]["topologySpreadConstraints"].is_null() {
+        template["spec"]["topologySpreadConstraints"] = json!([{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": selector},
+        }]);
+    }
+    let mut spec = json!({
+        "replicas": scene.size(pool),
+        "serviceName": name,
+        // Nodes do not wait for each other.
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": selector},
+        "template": template,
+    });
+    if let Some(away) = &scene.federation.spec.upgrade.max_unavailable {
+        spec["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": away}});
+    }
+    if !pool.volume_claim_templates.is_empty() {
+        spec["volumeClaimTemplates"] = pool.volume_claim_templates.iter().map(claim_template).collect();
+        // What a node that is gone had is of no use to others, unless somebody says so.
+        let kept = match scene.federation.spec.persistence.when_deleted {
+            Some(Retention::Retain) => "Retain",
+            Some(Retention::Delete) | None => "Delete",
+        };
+        spec["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": kept, "whenScaled": kept});
+    }
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": scene.metadata(&name, scene.pool_marks(&pool.name)),
+        "spec": spec,
+    })
+}
+
+fn daemon_set(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Value {
+    let mut spec = json!({
+        "selector": {"matchLabels": marks::pool_labels(&scene.federation.name, &pool.name)},
+        "template": pod_template(scene, pool, programs),
+    });
+    if let Some(away) = &scene.federation.spec.upgrade.max_unavailable {
+        spec["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": away}});
+    }
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": scene.metadata(&scene.federation.pool_name(&pool.name), scene.pool_marks(&pool.name)),
+        "spec": spec,
+    })
+}
+
+/// How many nodes may be taken away at once by whoever empties machines. One that does not work holds nobody up.
+fn budget(scene: &Scene<'_>, pool: &Pool) -> Value {
+    let away = scene.federation.spec.upgrade.max_unavailable.clone().unwrap_or_else(|| json!(1));
+    json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": scene.metadata(&scene.federation.pool_name(&pool.name), scene.pool_marks(&pool.name)),
+        "spec": {
+            "maxUnavailable": away,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": marks::pool_labels(&scene.federation.name, &pool.name)},
+        },
+    })
+}
+
+fn pod_template(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Value {
+    let spec = &scene.federation.spec;
+    let (gpus, outfit) = (Gpus::of(pool), outfit(scene, pool, programs));
+    let mut containers = vec![node_container(scene, pool, programs, &gpus, &outfit).render()];
+    containers.extend(superexec_container(scene, pool, programs, &gpus).map(Container::render));
+    let mut volumes = merged(&pool.volumes, &gpus.volumes(), Key::Name);
+    volumes.extend(outfit.volumes);
+    let drain = spec.upgrade.drain_timeout_seconds.unwrap_or(DEFAULT_DRAIN_S);
+    let mut pod = pod_fields(programs.supernode, drain.into());
+    pod.insert("containers".to_owned(), Value::Array(containers));
+    pod.extend(gpus.pod_fields());
+    if !volumes.is_empty() {
+        pod.insert("volumes".to_owned(), Value::Array(volumes));
+    }
+    let mut metadata = json!({"labels": scene.pool_marks(&pool.name)});
+    if let Some(trust) = &scene.ground.trust {
+        if !programs.supernode.is_trellis() {
+            metadata["annotations"] = json!({TRUST_ANNOTATION: trust.bundle_revision});
+        }
+    }
+    let mut template = json!({"metadata": metadata, "spec": Value::Object(pod)});
+    template::apply(&mut template, pool.pod_template.as_ref());
+    template
+}
+
+fn outfit(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Outfit {
+    let mut outfit = Outfit::default();
+    if programs.supernode.is_trellis() {
+        outfit.directory(STATE_VOLUME, TRELLIS_STATE);
+        outfit.temporary();
+    }
+    if let Some(trust) = &scene.ground.trust {
+        outfit.trust(&trust.authority_secret, false);
+        if let Some(secret) = trust.node_keys.get(&pool.name) {
+            outfit.node_key(secret);
+        }
+    }
+    outfit
+}
+
+/// In the order of the resource: what all pools have, what this one has in its place or beside.
+fn variables(scene: &Scene<'_>, pool: &Pool, gpus: &Gpus<'_>) -> Vec<Value> {
+    let mut variables = merged(&scene.federation.spec.supernodes.env, &pool.env, Key::Name);
+    for variable in gpus.variables() {
+        env::add(&mut variables, variable, Key::Name);
+    }
+    variables
+}
+
+/// What the arguments of a node refer to; a variable of the user's with such a name would change what they mean.
+fn downward(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let has_key = scene.ground.trust.as_ref().is_some_and(|trust| trust.node_keys.contains_key(&pool.name));
+    let differs = node_config::differs_by_node(&pool.node_config);
+    if differs || has_key || programs.supernode.is_trellis() {
+        fields.insert(POD_NAME.to_owned(), "metadata.name".into());
+    }
+    if differs {
+        fields.insert(node_config::NODE.to_owned(), "spec.nodeName".into());
+        if scene.is_stateful() {
+            fields.insert(node_config::INDEX.to_owned(), POD_INDEX_LABEL.into());
+        }
+    }
+    fields
+}
+
+fn node_container<'s>(
+    scene: &Scene<'s>,
+    pool: &'s Pool,
+    programs: &PoolPrograms,
+    gpus: &Gpus<'_>,
+    outfit: &Outfit,
+) -> Container<'s> {
+    let spec = &scene.federation.spec;
+    let program = programs.supernode;
+    let superlink = format!("{}:{}", scene.federation.superlink_name(), scene.dialled(program));
+    let config =
+        (!pool.node_config.is_empty()).then(|| node_config::argument(&pool.node_config, &pool.name, scene.size(pool)));
+    let has_key = scene.ground.trust.as_ref().is_some_and(|trust| trust.node_keys.contains_key(&pool.name));
+    let call = arguments::SuperNode {
+        program,
+        superlink: &superlink,
+        isolation: spec.isolation_mode,
+        channel: scene.channel(),
+        key: has_key.then_some(NODE_KEY_FILE),
+        state: if program.is_trellis() { TRELLIS_STATE } else { FLOWER_STATE },
+        name: "$(POD_NAME)",
+        metrics: spec.monitoring.metrics,
+        json_logs: spec.monitoring.json_logs,
+        given: &pool.extra_args,
+        node_config: config.as_deref(),
+    };
+    let mut env = variables(scene, pool, gpus);
+    if program.is_trellis() {
+        env::add(&mut env, env::variable("HOME", TRELLIS_STATE), Key::Name);
+    }
+    for (name, path) in downward(scene, pool, programs) {
+        put(&mut env, env::field(&name, path.as_str().unwrap_or_default()), Key::Name);
+    }
+    let mut ports = vec![("clientappio", CLIENTAPPIO_PORT)];
+    ports.extend(scene.metrics_port(program, &pool.extra_args).map(|port| ("metrics", port)));
+    let alone = spec.isolation_mode == Isolation::Subprocess;
+    let resources = pool.supernode_resources.as_ref();
+    let image = pool.images.supernode.as_deref().filter(|image| !image.is_empty());
+    Container {
+        name: CONTAINER,
+        image: image.unwrap_or(&spec.supernodes.image),
+        command: program.is_trellis().then_some(["trellis", "supernode"]),
+        args: arguments::supernode(&call),
+        env,
+        ports,
+        // Apps are in the other container, where there is one, and the GPUs with them.
+        resources: if alone { gpus.request(resources) } else { resources.cloned() },
+        mounts: mounts(&merged(&pool.volume_mounts, &gpus.mounts(), Key::MountPath), &outfit.mounts),
+        health: Health::grpc(&pool.extra_args, HEALTH_PORT),
+        program,
+        pod: program,
+    }
+}
+
+fn superexec_container<'s>(
+    scene: &Scene<'s>,
+    pool: &'s Pool,
+    programs: &PoolPrograms,
+    gpus: &Gpus<'_>,
+) -> Option<Container<'s>> {
+    let program = programs.superexec?;
+    let image = pool.images.superexec_client_app.as_deref()?;
+    let call = arguments::SuperExec {
+        program,
+        apps: Apps::Client,
+        host: programs.supernode,
+        channel: scene.channel(),
+        host_given: &pool.extra_args,
+        given: &pool.superexec_extra_args,
+    };
+    let theirs = superexec_mounts(&pool.superexec_volume_mounts, &pool.volume_mounts);
+    Some(Container {
+        name: SUPEREXEC_CONTAINER,
+        image,
+        command: None,
+        args: arguments::superexec(&call),
+        env: variables(scene, pool, gpus),
+        ports: Vec::new(),
+        resources: gpus.request(pool.superexec_resources.as_ref()),
+        mounts: merged(theirs, &gpus.mounts(), Key::MountPath),
+        health: Health::grpc(&pool.superexec_extra_args, SUPEREXEC_HEALTH_PORT),
+        program,
+        pod: programs.supernode,
+    })
+}

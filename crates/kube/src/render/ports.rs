@@ -1,0 +1,131 @@
+//! Ports of the SuperLink's Service, by release, and where others find it.
+
+use super::{Problem, Scene};
+use crate::federation::{Federation, Ports};
+use crate::flower::arguments::{
+    CONTROL_PORT, FLEET_PORT, HTTP_PORT, SERVERAPPIO_PORT, port as given_port, serves_serverappio,
+};
+use crate::flower::{APPS_BY_HTTP, CONTROL_BY_HTTP, FLEET_BY_HTTP, Program, Programs};
+
+/// A port of the Service, and the one of the pod behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ServicePort {
+    pub name: &'static str,
+    pub port: i32,
+    pub target: u16,
+}
+
+/// Ports of the SuperLink's container: those that users move by arguments of their own are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ContainerPorts {
+    pub fleet: u16,
+    pub control: u16,
+    pub http: u16,
+    pub serverappio: u16,
+}
+
+impl ContainerPorts {
+    pub(super) fn of(federation: &Federation) -> ContainerPorts {
+        let given = &federation.spec.superlink.extra_args;
+        ContainerPorts {
+            fleet: given_port(given, "--fleet-api-address", FLEET_PORT),
+            control: given_port(given, "--control-api-address", CONTROL_PORT),
+            http: given_port(given, "--port", HTTP_PORT),
+            serverappio: given_port(given, "--serverappio-api-address", SERVERAPPIO_PORT),
+        }
+    }
+}
+
+pub(super) fn serves_http(program: Program) -> bool {
+    program.is_trellis() || program.since(APPS_BY_HTTP)
+}
+
+/// Zero and absent are the usual ones.
+fn wanted(said: Option<i32>, usual: u16) -> i32 {
+    said.filter(|port| *port != 0).unwrap_or(usual.into())
+}
+
+fn said(federation: &Federation) -> Ports {
+    federation.spec.superlink.service.as_ref().and_then(|service| service.ports).unwrap_or_default()
+}
+
+impl Scene<'_> {
+    /// Fleet and control keep their ports in all releases, also where one port behind them serves both.
+    pub(super) fn service_ports(&self) -> Vec<ServicePort> {
+        let program = self.programs.superlink;
+        let (said, pod) = (said(self.federation), ContainerPorts::of(self.federation));
+        let fleet = if program.since(FLEET_BY_HTTP) { pod.http } else { pod.fleet };
+        let control = if program.since(CONTROL_BY_HTTP) { pod.http } else { pod.control };
+        let mut ports = vec![
+            ServicePort { name: "fleet", port: wanted(said.grpc, FLEET_PORT), target: fleet },
+            ServicePort { name: "control", port: wanted(said.extra, CONTROL_PORT), target: control },
+        ];
+        if serves_serverappio(program, self.federation.spec.isolation_mode, self.channel()) {
+            let port = wanted(said.server_app_io, SERVERAPPIO_PORT);
+            ports.push(ServicePort { name: "serverappio", port, target: pod.serverappio });
+        }
+        let asked = said.http.is_some_and(|port| port != 0);
+        if asked || serves_http(program) {
+            let http = ServicePort { name: "http", port: wanted(said.http, HTTP_PORT), target: pod.http };
+            // Somebody who gave this port to another name of the same has what they want.
+            let there = ports.iter().any(|other| other.port == http.port && other.target == http.target);
+            if asked || !there {
+                ports.push(http);
+            }
+        }
+        ports
+    }
+
+    fn service_port(&self, name: &str) -> Option<i32> {
+        self.service_ports().into_iter().find(|port| port.name == name).map(|port| port.port)
+    }
+
+    /// The port of the Service that a node dials.
+    pub(super) fn dialled(&self, supernode: Program) -> i32 {
+        let by_http = match self.programs.superlink {
+            Program::Trellis => supernode.since(FLEET_BY_HTTP),
+            superlink => superlink.since(FLEET_BY_HTTP),
+        };
+        let name = if by_http { "http" } else { "fleet" };
+        self.service_port(name).or_else(|| self.service_port("fleet")).unwrap_or(FLEET_PORT.into())
+    }
+
+    pub(super) fn port_problems(&self) -> Vec<Problem> {
+        let place = "spec.superlink.service.ports".to_owned();
+        let ports = self.service_ports();
+        let mut problems = Vec::new();
+        for (at, port) in ports.iter().enumerate() {
+            if !(1..=i32::from(u16::MAX)).contains(&port.port) {
+                problems.push(Problem {
+                    place: place.clone(),
+                    what: format!("{} is no port, for {}", port.port, port.name),
+                    to_do: "use 1 to 65535".to_owned(),
+                });
+            }
+            if let Some(other) = ports[..at].iter().find(|other| other.port == port.port) {
+                problems.push(Problem {
+                    place: place.clone(),
+                    what: format!("{} and {} have the same port, {}", other.name, port.name, port.port),
+                    to_do: "give each a port of its own".to_owned(),
+                });
+            }
+        }
+        problems
+    }
+}
+
+/// Where the SuperLink is reached in the cluster: `name.namespace.svc:port`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoints {
+    pub fleet: String,
+    pub control: String,
+    pub http: Option<String>,
+}
+
+pub fn endpoints(federation: &Federation) -> Endpoints {
+    let (programs, ground) = (Programs::of(federation), super::Ground::default());
+    let scene = Scene { federation, ground: &ground, programs: &programs };
+    let host = format!("{}.{}.svc", federation.superlink_name(), federation.namespace);
+    let at = |name: &str| scene.service_port(name).map(|port| format!("{host}:{port}"));
+    Endpoints { fleet: at("fleet").unwrap_or_default(), control: at("control").unwrap_or_default(), http: at("http") }
+}

@@ -1,0 +1,261 @@
+//! The SuperLink: one pod with a name that stays, its state, and the Service that everybody calls.
+
+use serde_json::{Map, Value, json};
+
+use super::pod::{
+    ADMIN_TOKEN_FILE, Container, FLOWER_STATE, Health, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields,
+    superexec_mounts,
+};
+use super::ports::{ContainerPorts, serves_http};
+use super::{Durability, Scene, marks, state_is_given, template};
+use crate::federation::{Isolation, Retention};
+use crate::flower::arguments::{
+    self, Apps, Channel, HEALTH_PORT, SUPEREXEC_HEALTH_PORT, superexec_trusts, superlink_answers_http,
+};
+use crate::flower::{FLEET_BY_HTTP, Program};
+
+const CONTAINER: &str = "superlink";
+const SUPEREXEC_CONTAINER: &str = "superexec-serverapp";
+/// Runs, logs and models of a small federation.
+const DEFAULT_CLAIM_SIZE: &str = "10Gi";
+/// To end what is being written.
+const GRACE_S: i64 = 60;
+/// Changes when what programs have read at their start is another.
+pub(super) const TRUST_ANNOTATION: &str = "trellis.dev/trust";
+
+pub(super) fn service(scene: &Scene<'_>) -> Value {
+    let service = scene.federation.spec.superlink.service.clone().unwrap_or_default();
+    let labels: Map<String, Value> = service.labels.into_iter().map(|(label, value)| (label, value.into())).collect();
+    let mut labels = labels;
+    labels.extend(scene.superlink_marks());
+    let mut metadata = scene.metadata(&scene.federation.superlink_name(), labels);
+    if !service.annotations.is_empty() {
+        metadata["annotations"] = json!(service.annotations);
+    }
+    let port = |port: super::ports::ServicePort| json!({"name": port.name, "port": port.port, "targetPort": port.target, "protocol": "TCP"});
+    let kind = service.kind.filter(|kind| !kind.is_empty()).unwrap_or_else(|| "ClusterIP".to_owned());
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "type": kind,
+            "selector": marks::superlink_labels(&scene.federation.name),
+            "ports": scene.service_ports().into_iter().map(port).collect::<Vec<_>>(),
+        },
+    })
+}
+
+pub(super) fn workload(scene: &Scene<'_>) -> Value {
+    let name = scene.federation.superlink_name();
+    let mut spec = json!({
+        "replicas": 1,
+        // Not headless: it cannot be changed, and is so where the other operator made it.
+        "serviceName": name,
+        "selector": {"matchLabels": marks::superlink_labels(&scene.federation.name)},
+        "template": pod_template(scene),
+    });
+    let claims = claims(scene);
+    if !claims.is_empty() {
+        let deleted = match scene.federation.spec.persistence.when_deleted {
+            Some(Retention::Delete) => "Delete",
+            Some(Retention::Retain) | None => "Retain",
+        };
+        spec["volumeClaimTemplates"] = Value::Array(claims);
+        spec["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": deleted, "whenScaled": "Retain"});
+    }
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": scene.metadata(&name, scene.superlink_marks()),
+        "spec": spec,
+    })
+}
+
+/// Where the state is: nothing of ours where the user says it.
+fn durability(scene: &Scene<'_>) -> Durability {
+    if state_is_given(scene.federation) { Durability::Given } else { scene.ground.durability }
+}
+
+fn claims(scene: &Scene<'_>) -> Vec<Value> {
+    let mut claims: Vec<Value> =
+        scene.federation.spec.superlink.volume_claim_templates.iter().map(claim_template).collect();
+    if durability(scene) == Durability::Claim {
+        let persistence = &scene.federation.spec.persistence;
+        let size = persistence.size.as_deref().unwrap_or(DEFAULT_CLAIM_SIZE);
+        let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
+        if let Some(class) = &persistence.storage_class_name {
+            spec["storageClassName"] = class.as_str().into();
+        }
+        claims.push(claim_template(&json!({"metadata": {"name": STATE_VOLUME}, "spec": spec})));
+    }
+    claims
+}
+
+/// As the API server keeps it.
+pub(super) fn claim_template(theirs: &Value) -> Value {
+    let mut claim = theirs.clone();
+    claim["apiVersion"] = "v1".into();
+    claim["kind"] = "PersistentVolumeClaim".into();
+    claim
+}
+
+fn pod_template(scene: &Scene<'_>) -> Value {
+    let superlink = &scene.federation.spec.superlink;
+    let program = scene.programs.superlink;
+    let outfit = outfit(scene);
+    let mut containers = vec![program_container(scene, &outfit).render()];
+    let superexec = superexec(scene);
+    if let Some((image, call)) = &superexec {
+        containers.push(superexec_container(scene, image, call, &outfit).render());
+    }
+    let mut volumes = superlink.volumes.clone();
+    volumes.extend(outfit.volumes);
+    let mut spec = pod_fields(program, GRACE_S);
+    spec.insert("containers".to_owned(), Value::Array(containers));
+    if !volumes.is_empty() {
+        spec.insert("volumes".to_owned(), Value::Array(volumes));
+    }
+    let mut metadata = json!({"labels": scene.superlink_marks()});
+    if let Some(trust) = &scene.ground.trust {
+        let trusts = superexec.as_ref().is_some_and(|(_, call)| superexec_trusts(call));
+        match (program, trusts) {
+            // It reads certificates again while it runs.
+            (Program::Trellis, false) => {}
+            (Program::Trellis, true) => metadata["annotations"] = json!({TRUST_ANNOTATION: trust.bundle_revision}),
+            _ => metadata["annotations"] = json!({TRUST_ANNOTATION: trust.revision}),
+        }
+    }
+    let mut template = json!({"metadata": metadata, "spec": spec});
+    template::apply(&mut template, superlink.pod_template.as_ref());
+    template
+}
+
+fn state_directory(program: Program) -> &'static str {
+    if program.is_trellis() { TRELLIS_STATE } else { FLOWER_STATE }
+}
+
+fn outfit(scene: &Scene<'_>) -> Outfit {
+    let mut outfit = Outfit::default();
+    let program = scene.programs.superlink;
+    match durability(scene) {
+        Durability::Claim => {
+            outfit.mounts.push(json!({"name": STATE_VOLUME, "mountPath": state_directory(program)}));
+        }
+        Durability::Pod => outfit.directory(STATE_VOLUME, state_directory(program)),
+        Durability::Given => {}
+    }
+    if program.is_trellis() {
+        outfit.temporary();
+    }
+    if let Some(trust) = &scene.ground.trust {
+        outfit.trust(&trust.server_secret, true);
+        if superexec(scene).is_some_and(|(_, call)| superexec_trusts(&call)) {
+            outfit.superexec_trust(&trust.authority_secret);
+        }
+        if let (Program::Trellis, Some(secret)) = (program, &trust.admin_secret) {
+            outfit.admin_token(secret);
+        }
+    }
+    outfit
+}
+
+fn program_container<'s>(scene: &Scene<'s>, outfit: &Outfit) -> Container<'s> {
+    let spec = &scene.federation.spec;
+    let (superlink, program) = (&spec.superlink, scene.programs.superlink);
+    let admin = scene.ground.trust.as_ref().and_then(|trust| trust.admin_secret.as_ref());
+    let call = arguments::SuperLink {
+        program,
+        isolation: spec.isolation_mode,
+        channel: scene.channel(),
+        node_auth: spec.security.node_auth,
+        state: (durability(scene) != Durability::Given).then_some(state_directory(program)),
+        admin_token: admin.map(|_| ADMIN_TOKEN_FILE),
+        metrics: spec.monitoring.metrics,
+        json_logs: spec.monitoring.json_logs,
+        given: &superlink.extra_args,
+    };
+    let pod = ContainerPorts::of(scene.federation);
+    let health = if superlink_answers_http(program) {
+        Health::Http { port: pod.http, tls: scene.channel() != Channel::Plain }
+    } else {
+        Health::grpc(&superlink.extra_args, HEALTH_PORT)
+    };
+    let mut env = superlink.env.clone();
+    if program.is_trellis() {
+        // Its images have no users, and so no home.
+        super::env::add(&mut env, super::env::variable("HOME", TRELLIS_STATE), super::env::Key::Name);
+    }
+    Container {
+        name: CONTAINER,
+        image: &superlink.image,
+        command: program.is_trellis().then_some(["trellis", "superlink"]),
+        args: arguments::superlink(&call),
+        env,
+        ports: container_ports(scene, pod),
+        resources: superlink.resources.clone(),
+        mounts: mounts(&superlink.volume_mounts, &outfit.mounts),
+        health,
+        program,
+        pod: program,
+    }
+}
+
+fn container_ports(scene: &Scene<'_>, pod: ContainerPorts) -> Vec<(&'static str, u16)> {
+    let program = scene.programs.superlink;
+    let mut ports = Vec::new();
+    if !program.since(FLEET_BY_HTTP) {
+        ports.push(("fleet", pod.fleet));
+    }
+    if !program.since(crate::flower::CONTROL_BY_HTTP) {
+        ports.push(("control", pod.control));
+    }
+    if arguments::serves_serverappio(program, scene.federation.spec.isolation_mode, scene.channel()) {
+        ports.push(("serverappio", pod.serverappio));
+    }
+    if serves_http(program) {
+        ports.push(("http", pod.http));
+    }
+    ports
+        .extend(scene.metrics_port(program, &scene.federation.spec.superlink.extra_args).map(|port| ("metrics", port)));
+    ports
+}
+
+fn superexec<'s>(scene: &Scene<'s>) -> Option<(&'s str, arguments::SuperExec<'s>)> {
+    let spec = &scene.federation.spec;
+    let program = scene.programs.superlink_superexec?;
+    let image = spec.superlink.superexec_image.as_deref()?;
+    debug_assert_eq!(spec.isolation_mode, Isolation::Process, "only then one was looked for");
+    let call = arguments::SuperExec {
+        program,
+        apps: Apps::Server,
+        host: scene.programs.superlink,
+        channel: scene.channel(),
+        host_given: &spec.superlink.extra_args,
+        given: &spec.superlink.superexec_extra_args,
+    };
+    Some((image, call))
+}
+
+fn superexec_container<'s>(
+    scene: &Scene<'s>,
+    image: &'s str,
+    call: &arguments::SuperExec<'_>,
+    outfit: &Outfit,
+) -> Container<'s> {
+    let superlink = &scene.federation.spec.superlink;
+    let theirs = superexec_mounts(&superlink.superexec_volume_mounts, &superlink.volume_mounts);
+    Container {
+        name: SUPEREXEC_CONTAINER,
+        image,
+        command: None,
+        args: arguments::superexec(call),
+        env: superlink.env.clone(),
+        ports: Vec::new(),
+        resources: superlink.superexec_resources.clone(),
+        mounts: mounts(theirs, &outfit.superexec_mounts),
+        health: Health::grpc(&superlink.superexec_extra_args, SUPEREXEC_HEALTH_PORT),
+        program: call.program,
+        pod: scene.programs.superlink,
+    }
+}
