@@ -12,5 +12,6 @@ pub mod manifests;
 pub mod object;
 pub mod render;
 pub mod run;
+pub mod scaling;
 pub mod status;
 pub mod yaml;

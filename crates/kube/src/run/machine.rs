@@ -51,6 +51,8 @@ pub struct Seen {
     pub runs: Result<Vec<SeenRun>, String>,
     /// Why what is wanted cannot be sent, whoever is asked: there is no such app.
     pub unfit: Vec<Problem>,
+    /// Tries that the SuperLink did not take, and why. Forgotten with the process: then they are sent and refused again.
+    pub refused: Vec<(Try, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,6 +218,12 @@ impl Step<'_> {
         mine.min_by_key(|run| (job.run_id.as_deref() != Some(&run.id.to_string()), run.submitted, run.id))
     }
 
+    fn refusal(&self, job: &Job) -> Option<String> {
+        let of = Try { number: job.number, attempt: job.attempt };
+        let refused = self.seen.refused.iter().find(|(refused, _)| *refused == of)?;
+        Some(format!("the SuperLink did not take it: {}", refused.1))
+    }
+
     fn advance(&mut self, mut job: Job, sound: bool) -> Fate {
         if self.seen.federation == Ground::Absent && job.submitted.is_some() {
             return self.failed(job, "its federation is gone".to_owned(), None);
@@ -234,6 +242,7 @@ impl Step<'_> {
                 let why = format!("the SuperLink does not know run {id} any more: its state was lost");
                 self.failed(job, why, None)
             }
+            (None, true) if let Some(why) = self.refusal(&job) => self.failed(job, why, None),
             // What was announced is sent, once it is known that it is not there.
             (None, true) if sound && !self.spec().suspend => {
                 self.next.effects.push(Effect::Submit(Try { number: job.number, attempt: job.attempt }));
