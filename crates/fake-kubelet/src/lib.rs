@@ -1,1 +1,142 @@
-//! Nothing yet.
+//! A kubelet for tests, for as many nodes as wanted: it registers them, keeps them alive and says of the pods placed there that
+//! they run. Where the pods should be (the scheduler) and which there are (the controllers) is not its business.
+//!
+//! `pretend` decides what is said of a pod that nobody runs, by the `rules` of the test; `pods` says it; `node` is the nodes;
+//! `storage` makes volumes for claims.
+
+mod node;
+mod pods;
+mod pretend;
+pub mod rules;
+mod storage;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+use futures_util::{Stream, stream};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::sync::{oneshot, watch};
+
+use node::Nodes;
+use rules::{Behaviour, Pods, Rules};
+
+/// Requests at once. Tests make thousands of pods.
+const POD_WORKERS: u16 = 32;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub nodes: Vec<NodeSettings>,
+    pub storage: Storage,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct NodeSettings {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// Beside processors, memory and pods: `nvidia.com/gpu`, `8`.
+    pub resources: BTreeMap<String, String>,
+}
+
+/// Volumes for claims.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Storage {
+    /// Claims stay as they are: a cluster without a storage class.
+    Nothing,
+    /// There is a storage class of this name, and claims of it get what they ask for.
+    Class { name: String, is_default: bool },
+}
+
+impl Settings {
+    /// Nodes `<prefix>-0` to `<prefix>-<count - 1>`, and a default storage class `standard`.
+    pub fn nodes(prefix: &str, count: usize) -> Settings {
+        let node = |index| NodeSettings { name: format!("{prefix}-{index}"), ..NodeSettings::default() };
+        let storage = Storage::Class { name: "standard".to_owned(), is_default: true };
+        Settings { nodes: (0..count).map(node).collect(), storage }
+    }
+}
+
+/// Works until this value ends, on a thread of its own: tests of any kind can share one.
+pub struct Kubelet {
+    rules: Arc<Rules>,
+    nodes: Arc<Nodes>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Kubelet {
+    /// The nodes are registered when this returns.
+    ///
+    /// # Panics
+    /// If the API server cannot be called.
+    pub fn start(kubeconfig: &Path, settings: Settings) -> Kubelet {
+        let rules = Arc::new(Rules::default());
+        let nodes = Arc::new(Nodes::new(settings.nodes.clone()));
+        let (stop, stopped) = oneshot::channel();
+        let (started, wait) = mpsc::channel();
+        let (kubeconfig, for_rules, for_nodes) = (kubeconfig.to_owned(), Arc::clone(&rules), Arc::clone(&nodes));
+        let thread = thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let work = async {
+                    let client = client(&kubeconfig).await?;
+                    for_nodes.register(&client).await?;
+                    storage::register(&client, &settings.storage).await?;
+                    Ok::<_, kube::Error>(client)
+                };
+                let result = work.await;
+                let told = result.as_ref().map(|_| ()).map_err(ToString::to_string);
+                let Ok(client) = result else { return drop(started.send(told)) };
+                let _ = started.send(told);
+                tokio::select! {
+                    () = for_nodes.keep_alive(&client) => {}
+                    () = pods::serve(client.clone(), for_rules, Arc::clone(&for_nodes)) => {}
+                    () = storage::serve(client.clone(), settings.storage) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        wait.recv().expect("an answer").unwrap_or_else(|why| panic!("the kubelet cannot work: {why}"));
+        Kubelet { rules, nodes, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// From now on such pods behave so; also those that are there. Of several that fit a pod, the latest counts.
+    pub fn let_pods(&self, pods: Pods, behaviour: Behaviour) {
+        self.rules.add(pods, behaviour);
+    }
+
+    /// As if somebody had cut its cable a while ago: the node and its pods are no longer ready, and pods that are to be deleted
+    /// stay.
+    pub fn lose_node(&self, name: &str) {
+        self.nodes.set_lost(name, true);
+    }
+
+    pub fn find_node(&self, name: &str) {
+        self.nodes.set_lost(name, false);
+    }
+}
+
+impl Drop for Kubelet {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Each change as an item. The value is only a signal.
+fn changes_of(receiver: watch::Receiver<()>) -> impl Stream<Item = ()> + Send + 'static {
+    stream::unfold(receiver, |mut receiver| async move { receiver.changed().await.ok().map(|()| ((), receiver)) })
+}
+
+async fn client(kubeconfig: &Path) -> kube::Result<Client> {
+    // Another library of the same process may have chosen already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let read = Kubeconfig::read_from(kubeconfig).map_err(|why| kube::Error::Service(why.into()))?;
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+    Client::try_from(config.map_err(|why| kube::Error::Service(why.into()))?)
+}

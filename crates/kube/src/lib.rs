@@ -8,10 +8,13 @@
 pub mod crd;
 pub mod federation;
 pub mod flower;
+pub mod ground;
 pub mod manifests;
 pub mod object;
 pub mod render;
 pub mod run;
 pub mod scaling;
 pub mod status;
+pub mod trust;
+pub mod upgrade;
 pub mod yaml;

@@ -161,8 +161,7 @@ fn cooldown(scaling: &Scaling, activity: &Activity) -> i64 {
 
 /// Who wants more is heard before who wants fewer. Without runs, rules about rounds leave what somebody asked for.
 fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32) -> (i32, String) {
-    let wishes: Vec<(i32, String)> =
-        scaling.rules.iter().filter_map(|rule| wish(rule, activity, before)).collect();
+    let wishes: Vec<(i32, String)> = scaling.rules.iter().filter_map(|rule| wish(rule, activity, before)).collect();
     if let Some((goal, why)) = wishes.iter().filter(|(goal, _)| *goal > before).max_by_key(|(goal, _)| *goal) {
         return (*goal, why.clone());
     }
@@ -184,7 +183,10 @@ fn wish(rule: &ScalingRule, activity: &Activity, before: i32) -> Option<(i32, St
     let step = rule.step.unwrap_or(1).max(1);
     if let Some(above) = rule.above.filter(|above| value > *above as f64) {
         let missing = if metric == Metric::Waiting { value as i32 } else { 0 };
-        return Some((before.saturating_add(step.max(missing)), format!("{} is {value:.0}, above {above}", rule.metric)));
+        return Some((
+            before.saturating_add(step.max(missing)),
+            format!("{} is {value:.0}, above {above}", rule.metric),
+        ));
     }
     let below = rule.below.filter(|below| value < *below as f64)?;
     Some((before.saturating_sub(step), format!("{} is {value:.0}, below {below}", rule.metric)))

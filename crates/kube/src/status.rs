@@ -213,7 +213,8 @@ fn part_of_pool(picture: &Picture<'_>, pool: &Pool) -> Part {
         }
         Mode::DaemonSet => {
             let desired = number(&seen["desiredNumberScheduled"]);
-            let current = number(&seen["observedGeneration"]) >= number(&live.unwrap_or(&none)["metadata"]["generation"]);
+            let current =
+                number(&seen["observedGeneration"]) >= number(&live.unwrap_or(&none)["metadata"]["generation"]);
             let settled = live.is_some() && current && number(&seen["updatedNumberScheduled"]) >= desired;
             (number(&seen["numberReady"]), desired, settled)
         }
@@ -225,7 +226,9 @@ fn part_of_pool(picture: &Picture<'_>, pool: &Pool) -> Part {
         None if ready < desired => ("NotReady", lagging),
         None if desired == 0 && federation.spec.mode == Mode::DaemonSet => (
             "NoNodes",
-            format!("{lagging}: no node of the cluster fits it; check nodeSelector, affinity and tolerations of the pool"),
+            format!(
+                "{lagging}: no node of the cluster fits it; check nodeSelector, affinity and tolerations of the pool"
+            ),
         ),
         None => ("AllReady", format!("{ready} of {desired} nodes are ready")),
     };
@@ -311,10 +314,15 @@ fn conditions(picture: &Picture<'_>, superlink: &Part, pools: &[Pool], parts: &[
 
 fn durable(durability: Durability) -> Condition {
     match durability {
-        Durability::Claim => Condition::new(STATE_DURABLE, true, "VolumeClaim", "the SuperLink's state is in a volume claim"),
-        Durability::Given => {
-            Condition::new(STATE_DURABLE, true, "AsGiven", "the SuperLink's state is where the resource's arguments and volumes say")
+        Durability::Claim => {
+            Condition::new(STATE_DURABLE, true, "VolumeClaim", "the SuperLink's state is in a volume claim")
         }
+        Durability::Given => Condition::new(
+            STATE_DURABLE,
+            true,
+            "AsGiven",
+            "the SuperLink's state is where the resource's arguments and volumes say",
+        ),
         Durability::Pod => Condition::new(
             STATE_DURABLE,
             false,

@@ -13,6 +13,7 @@ use trellis_kube::federation::{Federation, TlsMode};
 use trellis_kube::flower::arguments::gives;
 use trellis_kube::flower::{CONTROL_BY_HTTP, Program, Programs};
 use trellis_kube::render::endpoints;
+use trellis_kube::trust::{admin_name, bundle_name, mode};
 
 /// It is in the same cluster.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -82,18 +83,13 @@ impl Reach {
             Some(name) => Security::Tls(trust(&secrets, &name).await?),
         };
         let token = match program.is_trellis() {
-            true => token(&secrets, &admin_secret(federation)).await?,
+            true => token(&secrets, &admin_name(federation)).await?,
             false => None,
         };
         let patience = Patience { connect: CONNECT, answer: ANSWER, ..Patience::default() };
         let superlink = SuperLink::new(Target { host, port, security, token }).with_patience(patience).over(transport);
         Ok(Reached { superlink, is_trellis: program.is_trellis() })
     }
-}
-
-/// The Secret with the token of the account `admin`.
-pub fn admin_secret(federation: &Federation) -> String {
-    format!("{}-admin", federation.name)
 }
 
 /// Where the Control API is, and how it is spoken.
@@ -106,18 +102,15 @@ fn control(federation: &Federation, program: Program) -> (String, Transport) {
     }
 }
 
-/// The Secret with the authority of its certificate; `None`: it is served without TLS.
+/// The Secret with whom to trust; `None`: it is served without TLS.
 fn served_by(federation: &Federation) -> Result<Option<String>, Unreachable> {
     let spec = &federation.spec;
-    let tls = &spec.security.tls;
-    let own = || Some(format!("{}-superlink-tls", federation.name));
-    match tls.mode {
-        Some(TlsMode::Off) => Ok(None),
-        Some(TlsMode::Secret) => Ok(tls.secret_name.clone().or_else(own)),
-        Some(TlsMode::Auto | TlsMode::CertManager) => Ok(own()),
-        None if gives(&spec.superlink.extra_args, "--ssl-certfile") => Err(Unreachable::OwnCertificates),
-        None if spec.insecure == Some(false) => Ok(own()),
-        None => Ok(None),
+    match mode(federation) {
+        TlsMode::Off if spec.security.tls.mode.is_none() && gives(&spec.superlink.extra_args, "--ssl-certfile") => {
+            Err(Unreachable::OwnCertificates)
+        }
+        TlsMode::Off => Ok(None),
+        TlsMode::Auto | TlsMode::CertManager | TlsMode::Secret => Ok(Some(bundle_name(federation))),
     }
 }
 
@@ -179,9 +172,9 @@ mod tests {
     fn tls_is_trusted_by_the_secret_that_the_federation_is_served_with() {
         let served = |more| served_by(&federation("flwr/superlink:1.42.0", more)).ok();
         assert_eq!(served(json!({})), Some(None));
-        assert_eq!(served(json!({"insecure": false})), Some(Some("demo-superlink-tls".to_owned())));
+        assert_eq!(served(json!({"insecure": false})), Some(Some("demo-trust".to_owned())));
         let given = json!({"security": {"tls": {"mode": "secret", "secretName": "mine"}}});
-        assert_eq!(served(given), Some(Some("mine".to_owned())));
+        assert_eq!(served(given), Some(Some("demo-trust".to_owned())));
         assert_eq!(served(json!({"insecure": false, "security": {"tls": {"mode": "off"}}})), Some(None));
     }
 

@@ -237,12 +237,14 @@ impl Step<'_> {
             job.message = format!("the SuperLink cannot be asked: {why}");
             return Fate::Goes(job);
         }
+        if let Some(why) = self.refusal(&job).filter(|_| job.run_id.is_none()) {
+            return self.failed(job, why, None);
+        }
         match (&job.run_id, job.submitted.is_some()) {
             (Some(id), _) => {
                 let why = format!("the SuperLink does not know run {id} any more: its state was lost");
                 self.failed(job, why, None)
             }
-            (None, true) if let Some(why) = self.refusal(&job) => self.failed(job, why, None),
             // What was announced is sent, once it is known that it is not there.
             (None, true) if sound && !self.spec().suspend => {
                 self.next.effects.push(Effect::Submit(Try { number: job.number, attempt: job.attempt }));
