@@ -104,14 +104,17 @@ impl Stage {
     }
 
     pub fn without_operator(parts: Parts, name: &str) -> Option<Stage> {
-        let plane = plane(parts)?;
+        Some(Stage::on(plane(parts)?, name))
+    }
+
+    pub fn on(plane: &'static ControlPlane, name: &str) -> Stage {
         let namespace = plane.namespace(name);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let client = runtime.block_on(client(&plane.kubeconfig()));
         // A name of its own, by which its writes are told apart.
         let user = format!("operator-of-{namespace}");
         let kubeconfig = plane.kubeconfig_for_user(&user, Some("system:masters"));
-        Some(Stage { plane, namespace, runtime, client, user, kubeconfig, operator: None })
+        Stage { plane, namespace, runtime, client, user, kubeconfig, operator: None }
     }
 
     pub fn settings(&self) -> Settings {
