@@ -8,9 +8,11 @@
 pub mod crd;
 pub mod federation;
 pub mod flower;
+pub mod ground;
 pub mod manifests;
 pub mod object;
 pub mod render;
 pub mod run;
 pub mod status;
+pub mod trust;
 pub mod yaml;

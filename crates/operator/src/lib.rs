@@ -1,6 +1,116 @@
 //! The Kubernetes operator: watches, compares, applies, tells. What there should be, and whether it is so, is decided in
 //! `trellis-kube`.
+//!
+//! Watches fill a cache; what changes there puts a federation in a queue; workers take it from there and make a pass. A queue and
+//! a cache of our own instead of `kube::runtime::Controller`: the controller keeps every object as a tree, several times the room
+//! of its text, and a pass could not see the answers to its own writes before the watch tells them.
 
+pub mod cache;
+pub mod context;
+pub mod events;
+mod health;
+mod held;
+pub mod kinds;
+pub mod lease;
+pub mod metrics;
+mod pass;
+mod queue;
 pub mod runs;
 pub mod scaling;
 pub mod trust;
+mod watch;
+pub mod write;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use kube::Client;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+pub use context::{Context, Findings, Settings};
+
+/// How long passes that run may go on after the operator was told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    #[error("health and metrics cannot be served: {0}; choose other addresses")]
+    Serve(#[source] io::Error),
+}
+
+/// Looks after the federations of a cluster until `stop` resolves.
+pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = ()>) -> Result<(), OperatorError> {
+    let context = Context::new(client, settings);
+    health::serve(&context).await.map_err(OperatorError::Serve)?;
+    watch::start(&context);
+    let stopping = CancellationToken::new();
+    let working = lead(&context, &stopping);
+    let mut working = std::pin::pin!(working);
+    tokio::select! {
+        () = &mut working => {}
+        () = stop => stopping.cancel(),
+    }
+    if timeout(GRACE, working).await.is_err() {
+        tracing::warn!("passes that did not end were given up");
+    }
+    context.stop.cancel();
+    context.ended().await;
+    Ok(())
+}
+
+async fn lead(context: &Arc<Context>, stopping: &CancellationToken) {
+    let settings = &context.settings;
+    if !settings.leader_election {
+        context.metrics.set_leading(true);
+        return work(context, stopping.clone()).await;
+    }
+    let election = lease::Election::new(context.client.clone(), &settings.own_namespace, &settings.identity);
+    lease::while_leading(election, stopping, |leading| async move {
+        context.metrics.set_leading(true);
+        work(context, leading).await;
+        context.metrics.set_leading(false);
+    })
+    .await;
+}
+
+/// Makes passes until `stop`. A pass that has begun is ended.
+async fn work(context: &Arc<Context>, stop: CancellationToken) {
+    tokio::select! {
+        () = stop.cancelled() => return,
+        () = context.synced.wait() => {}
+    }
+    tracing::info!(federations = context.cache.len(), workers = context.settings.workers, "working");
+    // Others may have acted while we waited for the lease.
+    for key in context.cache.keys() {
+        context.queue.push(key);
+    }
+    let workers = (0..context.settings.workers.max(1)).map(|_| work_alone(context, &stop));
+    tokio::join!(join_all(workers), look_for_the_old(context, &stop));
+}
+
+async fn work_alone(context: &Context, stop: &CancellationToken) {
+    loop {
+        let key = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            key = context.queue.next() => key,
+        };
+        let again = pass::pass(context, &key).await;
+        context.queue.done(&key, again);
+    }
+}
+
+async fn look_for_the_old(context: &Context, stop: &CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = async {
+                watch::find_old_deployments(context).await;
+                sleep(context.settings.resync).await;
+            } => {}
+        }
+    }
+}

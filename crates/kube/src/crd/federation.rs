@@ -143,7 +143,8 @@ fn images() -> Schema {
 
 fn gpu() -> Schema {
     Schema::object("GPUs of each SuperNode.")
-        .field("enabled", Schema::truth("Ask for GPUs.").with("default", false))
+        // No default: false turns mountAll off, and a default could not be told from it.
+        .field("enabled", Schema::truth("Ask for GPUs. Absent: no, but for mountAll, which is then enough."))
         .field("vendor", Schema::text("Who made them.").one_of(["nvidia", "amd"]))
         .field("resourceName", Schema::text("The extended resource. Absent: that of the vendor."))
         .field("count", Schema::int32("How many for each SuperNode.").at_least(1).with("default", 1))

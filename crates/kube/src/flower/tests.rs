@@ -1,1 +1,204 @@
+use serde_json::json;
 
+use super::arguments::{Arguments, port, value};
+use super::skew::{apps, fleet};
+use super::*;
+use crate::federation::Spec;
+
+fn spec(fields: serde_json::Value) -> Spec {
+    let mut spec = json!({
+        "mode": "StatefulSet", "isolationMode": "subprocess",
+        "superlink": {"image": "flwr/superlink:1.25.0"},
+        "supernodes": {"image": "flwr/supernode:1.25.0", "pools": [{"name": "a", "replicas": 1}]},
+    });
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    serde_json::from_value(spec).expect("a spec")
+}
+
+fn federation(fields: serde_json::Value) -> Federation {
+    let spec = serde_json::to_value(spec(fields)).expect("it came from there");
+    Federation::read(&json!({"metadata": {"name": "f", "namespace": "n"}, "spec": spec})).expect("a resource")
+}
+
+fn flower(minor: u32) -> Program {
+    Program::Flower(Release::of(minor))
+}
+
+#[test]
+fn releases_are_read_from_tags_and_versions() {
+    for (text, minor) in [
+        ("1.25.0", Some(25)),
+        ("1.25", Some(25)),
+        ("v1.42.0", Some(42)),
+        ("1.42.0-py3.12-ubuntu24.04", Some(42)),
+        ("1.43.0.dev20261101", Some(43)),
+        ("1.100.2", Some(100)),
+        ("1.", None),
+        ("1.x", None),
+        ("1.25rc1", None),
+        ("2.0.0", None),
+        ("latest", None),
+        ("", None),
+        ("11.25", None),
+    ] {
+        assert_eq!(Release::read(text).map(|release| release.minor), minor, "{text}");
+    }
+}
+
+#[test]
+fn images_are_taken_apart() {
+    for (image, repository, tag, digest) in [
+        ("flwr/superlink:1.25.0", "flwr/superlink", Some("1.25.0"), None),
+        ("superlink", "superlink", None, None),
+        ("registry.local:5000/flwr/superlink", "registry.local:5000/flwr/superlink", None, None),
+        ("registry.local:5000/flwr/superlink:1.25", "registry.local:5000/flwr/superlink", Some("1.25"), None),
+        ("flwr/superlink@sha256:ab", "flwr/superlink", None, Some("sha256:ab")),
+        ("flwr/superlink:1.25.0@sha256:ab", "flwr/superlink", Some("1.25.0"), Some("sha256:ab")),
+        ("", "", None, None),
+    ] {
+        assert_eq!(Image::read(image), Image { repository, tag, digest }, "{image}");
+    }
+}
+
+#[test]
+fn an_image_says_what_is_in_it() {
+    let (none, v142) = (json!({}), json!({"version": "1.42.0"}));
+    let (trellis, official) = (json!({"runtime": "trellis"}), json!({"runtime": "flower"}));
+    for (image, fields, expected) in [
+        ("flwr/superlink:1.25.0", &none, flower(25)),
+        ("mirror.local:5000/hub/flwr/superlink:1.42.0-py3.12-ubuntu24.04", &none, flower(42)),
+        // The tag of an official image counts for more than what the resource says.
+        ("flwr/superlink:1.25.0", &v142, flower(25)),
+        ("flwr/superlink:1.25.0", &trellis, flower(25)),
+        ("flwr/superlink:latest", &none, Program::Unknown),
+        ("flwr/superlink:latest", &v142, flower(42)),
+        ("flwr/superlink@sha256:0123", &v142, flower(42)),
+        ("flwr/superlink@sha256:0123", &none, Program::Unknown),
+        ("trellis", &none, Program::Trellis),
+        ("ghcr.local/x/trellis:0.1.0", &none, Program::Trellis),
+        ("x/trellis-superlink@sha256:0123", &none, Program::Trellis),
+        ("x/trellis-superlink:1.42.0", &official, flower(42)),
+        ("x/lattice:3", &none, Program::Unknown),
+        ("x/lattice:3", &trellis, Program::Trellis),
+        // `spec.version` is what the reference has and does not use (A5).
+        ("x/lattice:3", &v142, flower(42)),
+        ("x/own:1.25.0", &none, flower(25)),
+        ("x/own:1.22.0", &none, Program::Unknown),
+        ("x/own:1.25.0", &v142, flower(42)),
+    ] {
+        assert_eq!(Image::read(image).program(&spec(fields.clone())), expected, "{image} with {fields}");
+    }
+}
+
+#[test]
+fn a_superexec_of_ones_own_has_the_release_of_its_host() {
+    let programs = |superlink: &str, superexec: &str| {
+        let superlink = json!({"image": superlink, "superexecImage": superexec});
+        Programs::of(&federation(json!({"isolationMode": "process", "superlink": superlink})))
+    };
+    assert_eq!(programs("flwr/superlink:1.42.0", "x/apps:7").superlink_superexec, Some(flower(42)));
+    assert_eq!(programs("flwr/superlink:1.42.0", "flwr/superexec:1.41.0").superlink_superexec, Some(flower(41)));
+    assert_eq!(programs("trellis", "x/apps:7").superlink_superexec, Some(Program::Unknown));
+    // There is no SuperExec of Trellis.
+    assert_eq!(programs("trellis", "trellis-apps:1.39.0").superlink_superexec, Some(flower(39)));
+}
+
+/// As the tests of real programs have it: X1, X4, X6, X7, X7b, X9, X11.
+#[test]
+fn releases_work_together_or_not() {
+    let (works, told, cannot) = ("works", "told", "cannot");
+    let word = |skew: Skew| match skew {
+        Skew::Works => works,
+        Skew::Told(..) => told,
+        Skew::CannotWork(..) => cannot,
+    };
+    for (link, node, expected) in [
+        (flower(25), flower(25), works),
+        (flower(42), flower(25), cannot),
+        (flower(25), flower(42), cannot),
+        (flower(25), flower(39), told),
+        (flower(39), flower(25), told),
+        (flower(39), flower(42), cannot),
+        (flower(42), flower(41), told),
+        (Program::Trellis, flower(25), works),
+        (Program::Trellis, flower(42), works),
+        (flower(40), Program::Trellis, works),
+        (Program::Trellis, flower(24), told),
+        (Program::Trellis, flower(43), told),
+        (Program::Trellis, Program::Trellis, works),
+        (Program::Unknown, flower(42), works),
+    ] {
+        assert_eq!(word(fleet(link, node)), expected, "{link} with {node}");
+    }
+    for (host, superexec, expected) in [
+        (flower(25), flower(25), works),
+        (flower(42), flower(41), cannot),
+        (flower(42), flower(25), cannot),
+        (flower(25), flower(26), cannot),
+        (flower(26), flower(27), told),
+        (flower(27), flower(28), cannot),
+        (flower(28), flower(29), told),
+        (flower(29), flower(30), cannot),
+        (flower(30), flower(31), cannot),
+        (Program::Trellis, flower(25), works),
+        (Program::Trellis, flower(42), works),
+        (Program::Unknown, flower(42), works),
+    ] {
+        assert_eq!(word(apps(host, superexec)), expected, "{host} with SuperExec {superexec}");
+    }
+}
+
+/// T4: skew is found, told, and refused only where it cannot work.
+#[test]
+fn skew_is_told_with_its_place() {
+    let pools = json!([
+        {"name": "a", "replicas": 1},
+        {"name": "b", "replicas": 1, "images": {"supernode": "flwr/supernode:1.42.0"}},
+        {"name": "c", "replicas": 1, "images": {"supernode": "flwr/supernode:1.39.0"}},
+    ]);
+    let federation = federation(json!({"supernodes": {"image": "flwr/supernode:1.25.0", "pools": pools}}));
+    let findings = Programs::of(&federation).findings(&federation);
+    let places = |list: &[Problem]| list.iter().map(|problem| problem.place.clone()).collect::<Vec<_>>();
+    assert_eq!(places(&findings.problems), ["spec.supernodes.pools[1].images.supernode"]);
+    assert_eq!(places(&findings.notes), ["spec.supernodes.pools[2].images.supernode"]);
+    assert!(findings.problems[0].what.contains("Flower 1.42"), "{}", findings.problems[0].what);
+}
+
+/// A5: `spec.version` has an effect, and one that contradicts the images is told.
+#[test]
+fn a_version_that_the_images_contradict_is_told() {
+    for (version, expected) in [("1.25.7", 0), ("1.42.0", 1), ("newest", 1)] {
+        let federation = federation(json!({"version": version}));
+        let notes = Programs::of(&federation).findings(&federation).notes;
+        assert_eq!(notes.len(), expected, "{version}: {notes:?}");
+    }
+}
+
+#[test]
+fn unknown_images_are_told_once() {
+    let pools = json!([{"name": "a", "replicas": 1}, {"name": "b", "replicas": 1}]);
+    let federation = federation(json!({
+        "superlink": {"image": "x/own:3"},
+        "supernodes": {"image": "x/node:3", "pools": pools},
+    }));
+    let notes = Programs::of(&federation).findings(&federation).notes;
+    let places: Vec<&str> = notes.iter().map(|note| note.place.as_str()).collect();
+    assert_eq!(places, ["spec.superlink.image", "spec.supernodes.image"]);
+}
+
+#[test]
+fn what_users_give_is_not_given_twice() {
+    let given: Vec<String> = ["--isolation", "process", "--port=81", "--port=82"].map(str::to_owned).to_vec();
+    let mut arguments = Arguments::beside(&given);
+    arguments.set("--isolation", "subprocess");
+    arguments.set("--iso", "x");
+    arguments.flag("--insecure");
+    assert_eq!(arguments.finish(), ["--iso=x", "--insecure", "--isolation", "process", "--port=81", "--port=82"]);
+    assert_eq!(value(&given, "--isolation"), Some("process"));
+    assert_eq!(port(&given, "--port", 8000), 82);
+    assert_eq!(port(&given, "--fleet-api-address", 9092), 9092);
+    let address = ["--fleet-api-address".to_owned(), "[::]:7".to_owned()];
+    assert_eq!(port(&address, "--fleet-api-address", 9092), 7);
+}

@@ -34,9 +34,9 @@ const fn may(
 }
 
 const FLOWER: &str = crate::federation::GROUP;
-/// To keep objects as they are wanted: seen through a watch, applied with patches, taken away. Applying what is not there asks for
-/// `create` too.
-const KEEP: &[&str] = &["list", "watch", "create", "patch", "delete"];
+/// To keep objects as they are wanted: seen through a watch, looked up before one is made where a stranger may have the name,
+/// applied with patches, taken away. Applying what is not there asks for `create` too.
+const KEEP: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 const SEE: &[&str] = &["get", "list", "watch"];
 
 pub const PERMISSIONS: &[Permission] = &[
@@ -59,13 +59,7 @@ pub const PERMISSIONS: &[Permission] = &[
     may(FLOWER, "federationruns/status", &["patch"], Reach::Federations, "how a run is"),
     may("apps", "statefulsets", KEEP, Reach::Federations, "SuperLinks and pools"),
     may("apps", "daemonsets", KEEP, Reach::Federations, "pools of mode DaemonSet"),
-    may(
-        "apps",
-        "deployments",
-        &["list", "watch", "delete"],
-        Reach::Federations,
-        "a SuperLink that an old operator left",
-    ),
+    may("apps", "deployments", &["list", "delete"], Reach::Federations, "a SuperLink that an old operator left"),
     may("", "services", KEEP, Reach::Federations, "the names of SuperLinks and nodes"),
     may(
         "",
@@ -77,20 +71,8 @@ pub const PERMISSIONS: &[Permission] = &[
     may("", "configmaps", &["get"], Reach::Federations, "apps that runs name"),
     may("policy", "poddisruptionbudgets", KEEP, Reach::Federations, "what a drain of machines may take"),
     may("networking.k8s.io", "networkpolicies", KEEP, Reach::Federations, "who reaches a SuperLink"),
-    may(
-        "cert-manager.io",
-        "certificates",
-        &["get", "create", "patch", "delete"],
-        Reach::Federations,
-        "TLS by cert-manager",
-    ),
-    may(
-        "monitoring.coreos.com",
-        "podmonitors",
-        &["get", "create", "patch", "delete"],
-        Reach::Federations,
-        "metrics of pods",
-    ),
+    may("cert-manager.io", "certificates", KEEP, Reach::Federations, "TLS by cert-manager"),
+    may("monitoring.coreos.com", "podmonitors", KEEP, Reach::Federations, "metrics of pods"),
     may("events.k8s.io", "events", &["create", "patch"], Reach::Federations, "what happened"),
     may("coordination.k8s.io", "leases", &["get", "create", "update"], Reach::Own, "one operator at a time"),
     may("storage.k8s.io", "storageclasses", &["list", "watch"], Reach::Cluster, "whether a claim would be served"),

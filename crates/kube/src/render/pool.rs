@@ -124,7 +124,9 @@ fn pod_template(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     let mut containers = vec![node_container(scene, pool, programs, &gpus, &outfit).render()];
     containers.extend(superexec_container(scene, pool, programs, &gpus).map(Container::render));
     let mut volumes = merged(&pool.volumes, &gpus.volumes(), Key::Name);
-    volumes.extend(outfit.volumes);
+    for volume in outfit.volumes {
+        env::add(&mut volumes, volume, Key::Name);
+    }
     let drain = spec.upgrade.drain_timeout_seconds.unwrap_or(DEFAULT_DRAIN_S);
     let mut pod = pod_fields(programs.supernode, drain.into());
     pod.insert("containers".to_owned(), Value::Array(containers));

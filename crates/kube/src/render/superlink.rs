@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::env::{Key, add, merged, variable};
 use super::pod::{
     ADMIN_TOKEN_FILE, Container, FLOWER_STATE, Health, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields,
     superexec_mounts,
@@ -21,7 +22,7 @@ const DEFAULT_CLAIM_SIZE: &str = "10Gi";
 /// To end what is being written.
 const GRACE_S: i64 = 60;
 /// Changes when what programs have read at their start is another.
-pub(super) const TRUST_ANNOTATION: &str = "trellis.dev/trust";
+pub const TRUST_ANNOTATION: &str = "trellis.dev/trust";
 
 pub(super) fn service(scene: &Scene<'_>) -> Value {
     let service = scene.federation.spec.superlink.service.clone().unwrap_or_default();
@@ -109,8 +110,10 @@ fn pod_template(scene: &Scene<'_>) -> Value {
     if let Some((image, call)) = &superexec {
         containers.push(superexec_container(scene, image, call, &outfit).render());
     }
-    let mut volumes = superlink.volumes.clone();
-    volumes.extend(outfit.volumes);
+    let mut volumes = merged(&superlink.volumes, &[], Key::Name);
+    for volume in outfit.volumes {
+        add(&mut volumes, volume, Key::Name);
+    }
     let mut spec = pod_fields(program, GRACE_S);
     spec.insert("containers".to_owned(), Value::Array(containers));
     if !volumes.is_empty() {
@@ -181,10 +184,10 @@ fn program_container<'s>(scene: &Scene<'s>, outfit: &Outfit) -> Container<'s> {
     } else {
         Health::grpc(&superlink.extra_args, HEALTH_PORT)
     };
-    let mut env = superlink.env.clone();
+    let mut env = merged(&superlink.env, &[], Key::Name);
     if program.is_trellis() {
         // Its images have no users, and so no home.
-        super::env::add(&mut env, super::env::variable("HOME", TRELLIS_STATE), super::env::Key::Name);
+        add(&mut env, variable("HOME", TRELLIS_STATE), Key::Name);
     }
     Container {
         name: CONTAINER,
@@ -250,7 +253,7 @@ fn superexec_container<'s>(
         image,
         command: None,
         args: arguments::superexec(call),
-        env: superlink.env.clone(),
+        env: merged(&superlink.env, &[], Key::Name),
         ports: Vec::new(),
         resources: superlink.superexec_resources.clone(),
         mounts: mounts(theirs, &outfit.superexec_mounts),

@@ -1,13 +1,162 @@
-//! `trellis operator run`.
+//! `trellis operator run`: from arguments and the surroundings to a running operator. What it does is known to
+//! `trellis_operator`.
 
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::runtime::Builder;
+use trellis_operator::Settings;
+use trellis_operator::context::{RESYNC, WORKERS};
+
+use crate::logging::{self, LogFormat, LogSettings};
+use crate::process::StopSignals;
+use crate::service;
+use crate::settings::here::complain;
+
+const REFUSED: u8 = 2;
+/// Longer than the API server lets a watch be quiet; a connection that says nothing for so long is dead.
+const READ_LIMIT: Duration = Duration::from_secs(300);
+const NAMESPACE_VARIABLE: &str = "POD_NAMESPACE";
+const NAME_VARIABLE: &str = "POD_NAME";
+
+const AFTER_HELP: &str = "\
+Examples:
+  trellis operator run                                          with the current context of ~/.kube/config
+  trellis operator run --context test --namespace team-a        only the federations of one namespace
+  trellis operator run --leader-elect --metrics-address 0.0.0.0:8080 --health-address 0.0.0.0:8081
+
+In a pod it uses the pod's service account. `trellis operator manifests` prints all that such an installation needs.
+
+Exit codes:
+  0 stopped on request; 1 could not go on; 2 refused arguments; 130, 143 stopped by a second signal.
+";
 
 /// Watch the federations of a cluster, and make and keep what they need
 #[derive(Debug, Args)]
-pub struct RunArgs {}
+#[command(after_help = AFTER_HELP)]
+pub struct RunArgs {
+    /// The file with the cluster's address and credentials [default: the pod's account, else KUBECONFIG, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
 
-pub fn run(_args: &RunArgs) -> ExitCode {
-    ExitCode::SUCCESS
+    /// Which context of that file [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Look after the federations of this namespace only; may be repeated [default: all namespaces]
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Vec<String>,
+
+    /// Act only while holding a Lease, so that several operators can run and one acts
+    #[arg(long)]
+    leader_elect: bool,
+
+    /// Where the Lease is [default: POD_NAMESPACE, else the context's namespace]
+    #[arg(long, value_name = "NAMESPACE")]
+    operator_namespace: Option<String>,
+
+    /// How many federations are worked on at the same time
+    #[arg(long, value_name = "N", default_value_t = WORKERS, value_parser = workers)]
+    workers: usize,
+
+    /// After so many seconds each federation is looked at again though nothing happened
+    #[arg(long, value_name = "SECONDS", default_value_t = RESYNC.as_secs(), value_parser = clap::value_parser!(u64).range(10..=86_400))]
+    resync_seconds: u64,
+
+    /// Serve /metrics on this address
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_address: Option<SocketAddr>,
+
+    /// Serve /healthz and /readyz on this address; it may be the one of the metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    health_address: Option<SocketAddr>,
+
+    /// `text` (coloured on a terminal, unless NO_COLOR is set) or `json`
+    #[arg(long, value_name = "FORMAT", default_value = "text", env = "TRELLIS_LOG_FORMAT")]
+    log_format: String,
+
+    /// `error`, `warn`, `info`, `debug` or `trace`; finer: filters as in `warn,trellis=debug`
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "TRELLIS_LOG_LEVEL")]
+    log_level: String,
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    const MOST: usize = 256;
+    let number: usize = text.parse().map_err(|_| "a number is wanted".to_owned())?;
+    if (1..=MOST).contains(&number) { Ok(number) } else { Err(format!("it must be from 1 to {MOST}")) }
+}
+
+pub fn run(args: &RunArgs) -> ExitCode {
+    let log = match log_settings(args) {
+        Ok(log) => log,
+        Err(why) => {
+            complain(&format!("trellis operator run: {why}\n"));
+            return ExitCode::from(REFUSED);
+        }
+    };
+    service::run("operator", &log, &[], Builder::new_multi_thread(), || operate(args))
+}
+
+fn log_settings(args: &RunArgs) -> Result<LogSettings, String> {
+    let format = match args.log_format.as_str() {
+        "text" => LogFormat::Text,
+        "json" => LogFormat::Json,
+        other => return Err(format!("--log-format: `{other}` is neither `text` nor `json`")),
+    };
+    if logging::filter(&args.log_level).is_none() {
+        let level = &args.log_level;
+        return Err(format!("--log-level: `{level}` is none of error, warn, info, debug, trace, and no list of filters"));
+    }
+    Ok(LogSettings { format, level: args.log_level.clone(), file: None })
+}
+
+async fn operate(args: &RunArgs) -> service::Outcome {
+    let stop = StopSignals::listen()?;
+    let mut config = cluster(args).await?;
+    config.read_timeout = Some(READ_LIMIT);
+    let from_environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let own_namespace = args.operator_namespace.clone().or_else(|| from_environment(NAMESPACE_VARIABLE));
+    let settings = Settings {
+        namespaces: args.namespace.clone(),
+        own_namespace: own_namespace.unwrap_or_else(|| config.default_namespace.clone()),
+        identity: from_environment(NAME_VARIABLE).unwrap_or_else(|| Settings::default().identity),
+        leader_election: args.leader_elect,
+        workers: args.workers,
+        resync: Duration::from_secs(args.resync_seconds),
+        metrics_address: args.metrics_address,
+        health_address: args.health_address,
+    };
+    tracing::info!(
+        version = %env!("CARGO_PKG_VERSION"),
+        cluster = %config.cluster_url,
+        namespaces = ?settings.namespaces,
+        identity = settings.identity,
+        "starting operator"
+    );
+    let client = Client::try_from(config)?;
+    trellis_operator::run(client, settings, stop.requested()).await?;
+    Ok(())
+}
+
+async fn cluster(args: &RunArgs) -> Result<Config, Box<dyn std::error::Error + Send + Sync>> {
+    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    if let Some(path) = &args.kubeconfig {
+        let file = Kubeconfig::read_from(path).map_err(|error| format!("--kubeconfig {}: {error}", path.display()))?;
+        return Ok(Config::from_custom_kubeconfig(file, &options).await?);
+    }
+    if args.context.is_some() {
+        return Ok(Config::from_kubeconfig(&options).await?);
+    }
+    match Config::incluster() {
+        Ok(config) => Ok(config),
+        Err(outside) => match Config::from_kubeconfig(&options).await {
+            Ok(config) => Ok(config),
+            Err(error) => Err(format!("no cluster: not in a pod ({outside}), and no usable kubeconfig ({error}); give --kubeconfig").into()),
+        },
+    }
 }

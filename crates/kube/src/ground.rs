@@ -1,0 +1,23 @@
+//! What is known beside the resource when objects are made, as far as it can be told from what exists.
+
+use crate::federation::Federation;
+use crate::object::Object;
+use crate::render::{Durability, state_is_given};
+
+/// Where the SuperLink's state is to be. What exists stays as it is unless the resource says otherwise: state that moved is lost.
+/// `has_default_storage` is `None` where nobody may tell.
+pub fn durability(federation: &Federation, live: Option<&Object>, has_default_storage: Option<bool>) -> Durability {
+    if state_is_given(federation) {
+        return Durability::Given;
+    }
+    match (federation.spec.persistence.enabled, live) {
+        (Some(true), _) => Durability::Claim,
+        (Some(false), _) => Durability::Pod,
+        (None, Some(live)) => {
+            let claims = live.0["spec"]["volumeClaimTemplates"].as_array();
+            if claims.is_some_and(|claims| !claims.is_empty()) { Durability::Claim } else { Durability::Pod }
+        }
+        (None, None) if has_default_storage == Some(true) => Durability::Claim,
+        (None, None) => Durability::Pod,
+    }
+}

@@ -1,0 +1,102 @@
+//! Federations and the objects they become, side by side in `goldens/`. With UPDATE_GOLDENS=1 the objects are written instead of
+//! compared; read them before you keep them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use trellis_kube::federation::Federation;
+use trellis_kube::render::{Durability, Ground, Problem, Trust, render};
+use yaml_rust2::{Yaml, YamlEmitter, YamlLoader, yaml::Hash};
+
+fn directory(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
+}
+
+fn from_yaml(yaml: &Yaml) -> Value {
+    match yaml {
+        Yaml::Integer(number) => (*number).into(),
+        Yaml::String(text) => text.as_str().into(),
+        Yaml::Boolean(truth) => (*truth).into(),
+        Yaml::Array(list) => list.iter().map(from_yaml).collect(),
+        Yaml::Hash(map) => {
+            map.iter().map(|(key, value)| (key.as_str().unwrap().to_owned(), from_yaml(value))).collect()
+        }
+        // `version: 1.25` and its like are text in a resource.
+        Yaml::Real(number) => number.as_str().into(),
+        _ => Value::Null,
+    }
+}
+
+fn to_yaml(value: &Value) -> Yaml {
+    match value {
+        Value::Null => Yaml::Null,
+        Value::Bool(truth) => Yaml::Boolean(*truth),
+        Value::Number(number) => Yaml::Integer(number.as_i64().unwrap()),
+        Value::String(text) => Yaml::String(text.clone()),
+        Value::Array(list) => Yaml::Array(list.iter().map(to_yaml).collect()),
+        Value::Object(map) => {
+            Yaml::Hash(map.iter().map(|(key, value)| (Yaml::String(key.clone()), to_yaml(value))).collect::<Hash>())
+        }
+    }
+}
+
+fn document(value: &Value) -> String {
+    let mut text = String::new();
+    YamlEmitter::new(&mut text).dump(&to_yaml(value)).unwrap();
+    text + "\n"
+}
+
+/// What is known beside the resource, as the name of the file says.
+fn ground(name: &str, federation: &Federation) -> Ground {
+    let keys = federation.spec.security.node_auth.then(|| ("a".to_owned(), "fed-node-keys-a".to_owned()));
+    let trust = Trust {
+        server_secret: "fed-superlink-tls".to_owned(),
+        authority_secret: "fed-trust".to_owned(),
+        revision: "certificate-1".to_owned(),
+        bundle_revision: "bundle-1".to_owned(),
+        node_keys: keys.into_iter().collect(),
+        admin_secret: Some("fed-admin".to_owned()),
+    };
+    Ground {
+        durability: if name == "everything" { Durability::Claim } else { Durability::Pod },
+        trust: name.starts_with("tls-").then_some(trust),
+        operator_namespace: Some("trellis-system".to_owned()),
+        ..Ground::default()
+    }
+}
+
+fn remarks(kind: &str, problems: &[Problem]) -> String {
+    let line = |problem: &Problem| format!("# {kind}: {}: {}; {}\n", problem.place, problem.what, problem.to_do);
+    problems.iter().map(line).collect()
+}
+
+#[test]
+fn federations_become_the_objects_they_became() {
+    let mut names: Vec<String> = std::fs::read_dir(directory("federations"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 15, "all of them are there");
+    let mut differing = Vec::new();
+    for name in names {
+        let text = std::fs::read_to_string(directory("federations").join(format!("{name}.yaml"))).unwrap();
+        let resource = from_yaml(&YamlLoader::load_from_str(&text).unwrap()[0]);
+        let federation = Federation::read(&resource).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let rendered = render(&federation, &ground(&name, &federation));
+        let mut made = remarks("problem", &rendered.problems) + &remarks("note", &rendered.notes);
+        made.extend(rendered.objects.iter().map(|object| document(&object.0)));
+        let path = directory("objects").join(format!("{name}.yaml"));
+        if std::env::var_os("UPDATE_GOLDENS").is_some() {
+            std::fs::write(&path, &made).unwrap();
+        }
+        if std::fs::read_to_string(&path).unwrap_or_default() != made {
+            differing.push(format!("{}:\n{made}", path.display()));
+        }
+    }
+    assert!(
+        differing.is_empty(),
+        "UPDATE_GOLDENS=1 cargo test -p trellis-kube, if it is meant:\n{}",
+        differing.join("\n")
+    );
+}

@@ -1,0 +1,158 @@
+//! What all parts of the operator share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::core::{ApiResource, DynamicResourceScope};
+use kube::{Api, Client, Resource};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use trellis_kube::object::Identity;
+use trellis_kube::status::{Condition, Trouble};
+
+use crate::cache::{Cache, Key};
+use crate::events::Events;
+use crate::kinds::Kind;
+use crate::metrics::Metrics;
+use crate::queue::Queue;
+use crate::watch::Synced;
+
+/// Federations looked at at the same time.
+pub const WORKERS: usize = 8;
+/// After so long each federation is looked at again though nothing happened.
+pub const RESYNC: Duration = Duration::from_secs(600);
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Empty: all.
+    pub namespaces: Vec<String>,
+    /// Where the operator itself is; holds its lease.
+    pub own_namespace: String,
+    /// Who this one of several operators is.
+    pub identity: String,
+    pub leader_election: bool,
+    pub workers: usize,
+    pub resync: Duration,
+    pub metrics_address: Option<std::net::SocketAddr>,
+    pub health_address: Option<std::net::SocketAddr>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            namespaces: Vec::new(),
+            own_namespace: "default".to_owned(),
+            identity: format!("trellis-operator-{}", std::process::id()),
+            leader_election: false,
+            workers: WORKERS,
+            resync: RESYNC,
+            metrics_address: None,
+            health_address: None,
+        }
+    }
+}
+
+impl Settings {
+    /// The namespaces to watch; `None` stands for all.
+    pub fn scopes(&self) -> Vec<Option<String>> {
+        match self.namespaces.is_empty() {
+            true => vec![None],
+            false => self.namespaces.iter().cloned().map(Some).collect(),
+        }
+    }
+}
+
+/// What a part of the operator (certificates, sizes) has to say in a pass.
+#[derive(Debug, Clone, Default)]
+pub struct Findings {
+    pub conditions: Vec<Condition>,
+    pub troubles: Vec<Trouble>,
+    /// What is awaited before the objects are as they should be.
+    pub waiting: Vec<String>,
+    /// Fields of `.status`.
+    pub fields: Map<String, Value>,
+    /// When to look again at the latest.
+    pub again: Option<Duration>,
+}
+
+/// What the API server made of an object that it writes in another way than we do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    pub wanted: String,
+    pub live: String,
+}
+
+pub struct Context {
+    pub client: Client,
+    pub settings: Settings,
+    pub cache: Cache,
+    pub queue: Queue,
+    pub synced: Synced,
+    pub metrics: Metrics,
+    pub events: Events,
+    pub made: Mutex<HashMap<(Key, Identity), Made>>,
+    /// Failures in a row.
+    pub failures: Mutex<HashMap<Key, u32>>,
+    pub stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Context {
+    pub fn new(client: Client, settings: Settings) -> Arc<Self> {
+        let (events, sender) = Events::new(client.clone(), &settings.identity);
+        let context = Arc::new(Context {
+            client,
+            settings,
+            cache: Cache::default(),
+            queue: Queue::default(),
+            synced: Synced::default(),
+            metrics: Metrics::new(),
+            events,
+            made: Mutex::default(),
+            failures: Mutex::default(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        context.spawn(sender);
+        context
+    }
+
+    pub fn api<K>(&self, kind: &Kind, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &kind.resource()),
+            None => Api::all_with(self.client.clone(), &kind.resource()),
+        }
+    }
+
+    /// Runs until it ends or the operator stops.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// All tasks have ended.
+    pub async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Findings {
+    pub fn add(&mut self, other: Findings) {
+        self.conditions.extend(other.conditions);
+        self.troubles.extend(other.troubles);
+        self.waiting.extend(other.waiting);
+        self.fields.extend(other.fields);
+        self.again = [self.again, other.again].into_iter().flatten().min();
+    }
+}

