@@ -110,7 +110,9 @@ fn log_settings(args: &RunArgs) -> Result<LogSettings, String> {
     };
     if logging::filter(&args.log_level).is_none() {
         let level = &args.log_level;
-        return Err(format!("--log-level: `{level}` is none of error, warn, info, debug, trace, and no list of filters"));
+        return Err(format!(
+            "--log-level: `{level}` is none of error, warn, info, debug, trace, and no list of filters"
+        ));
     }
     Ok(LogSettings { format, level: args.log_level.clone(), file: None })
 }
@@ -156,7 +158,10 @@ async fn cluster(args: &RunArgs) -> Result<Config, Box<dyn std::error::Error + S
         Ok(config) => Ok(config),
         Err(outside) => match Config::from_kubeconfig(&options).await {
             Ok(config) => Ok(config),
-            Err(error) => Err(format!("no cluster: not in a pod ({outside}), and no usable kubeconfig ({error}); give --kubeconfig").into()),
+            Err(error) => Err(format!(
+                "no cluster: not in a pod ({outside}), and no usable kubeconfig ({error}); give --kubeconfig"
+            )
+            .into()),
         },
     }
 }
