@@ -1,5 +1,7 @@
 //! Where only known nodes take part: the SuperLink is told of a node's key before its pod starts.
 
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use trellis_client::{CreateJoinToken, Join, NodeKey, Patience, Security, SuperLink, Target, Token, Trust};
@@ -11,6 +13,7 @@ use crate::trouble::{Kind, Trouble};
 
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(10);
+const PRIVATE_FILE: u32 = 0o600;
 /// It is used at once.
 const TOKEN_SECONDS: u64 = 300;
 
@@ -52,7 +55,8 @@ fn node_key(key: &[u8]) -> Result<NodeKey, String> {
     let told = |error: &dyn std::fmt::Display| format!("the key in its Secret cannot be read: {error}");
     let directory = tempfile::tempdir().map_err(|error| told(&error))?;
     let path = directory.path().join("node.key");
-    std::fs::write(&path, key).map_err(|error| told(&error))?;
+    let private = std::fs::OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(&path);
+    private.and_then(|mut file| file.write_all(key)).map_err(|error| told(&error))?;
     let read = NodeKey::read(&path).map_err(|error| told(&error))?;
     read.ok_or_else(|| "there is no key in its Secret".to_owned())
 }

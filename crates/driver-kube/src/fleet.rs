@@ -6,8 +6,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use trellis_plan::{Action, Desired, Millis, Observation, Offer, Outcome, ResourceId, Seen, Spec, Verb};
-use trellis_spec::{Name, Persistence, Tls};
+use trellis_spec::{Name, Persistence, Runtime, Tls};
 
+use crate::ask::{Told, ask};
 use crate::cluster::{Cluster, EVENT, POD, SERVICE, STATEFUL_SET, STORAGE_CLASS};
 use crate::dress::{Dressed, asleep, dress, onto, owned, same_claims};
 use crate::driver::TrustElsewhere;
@@ -26,6 +27,8 @@ use crate::wish::Place;
 const TRIES: u32 = 8;
 /// How often it is looked whether certificates are due.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
+/// A SuperLink that did not answer is not asked for so long.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
 
 pub struct Fleet {
@@ -52,6 +55,8 @@ struct State {
     tends: bool,
     renewed: Option<Instant>,
     copied: bool,
+    /// The SuperLink did not answer then.
+    deaf_since: Option<Instant>,
 }
 
 impl Memory {
@@ -89,11 +94,31 @@ impl Fleet {
             Err(Trouble { why, .. }) => Observation::Unreachable { why },
             Ok(view) => {
                 self.follow(&view).await;
-                let resources = sightings(&view, &self.cluster.site, now_ms()).into_iter().collect();
+                let mut resources: BTreeMap<_, _> =
+                    sightings(&view, &self.cluster.site, now_ms()).into_iter().collect();
+                if let Some(told) = self.ask(&view).await {
+                    resources.iter_mut().for_each(|(id, sighting)| told.add_to(id, sighting));
+                }
                 let seen = Seen { resources, complete: true, offer: Offer::default(), sizes: BTreeMap::new() };
                 Observation::Seen(seen)
             }
         }
+    }
+
+    /// What the SuperLink says, where it is one of ours and can be reached.
+    async fn ask(&self, view: &View) -> Option<Told> {
+        let records = view.workloads.values().filter_map(|workload| record(workload)?.ok());
+        let specs = records.map(|record| match record.desired.spec {
+            Spec::Coordinator(spec) => (spec.runtime, spec.tls),
+            Spec::Node(spec) => (spec.runtime, spec.tls),
+        });
+        let (_, tls) = specs.into_iter().find(|(runtime, _)| *runtime == Runtime::Trellis)?;
+        if self.memory.lock().deaf_since.is_some_and(|at| at.elapsed() < ASK_AGAIN) {
+            return None;
+        }
+        let told = ask(&self.home, tls != Tls::Off).await;
+        self.memory.lock().deaf_since = told.is_none().then(Instant::now);
+        told
     }
 
     async fn look(&self) -> Result<View, Trouble> {

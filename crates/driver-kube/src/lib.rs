@@ -18,6 +18,7 @@
 //! `trellis-kube` and what becomes of its answer, what is told. `cluster` calls the API server, `trust` makes what is secret,
 //! `fleet` takes orders for one federation at one site.
 
+mod ask;
 mod cluster;
 mod dress;
 mod driver;

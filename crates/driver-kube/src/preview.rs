@@ -49,3 +49,46 @@ fn without_record(mut workload: Value) -> Value {
     }
     workload
 }
+
+#[cfg(test)]
+mod tests {
+    use trellis_spec::Exposure;
+
+    use super::*;
+    use crate::testing;
+
+    fn check_golden(file: &str, text: &str) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
+        if std::env::var_os("UPDATE_GOLDENS").is_some() {
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("the directory is made");
+            std::fs::write(&path, text).expect("the golden is written");
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(text, golden, "{} differs; UPDATE_GOLDENS=1 writes it anew", path.display());
+    }
+
+    #[test]
+    fn what_would_be_sent_is_what_it_was() {
+        let site = KubeSite {
+            exposure: Exposure::LoadBalancer,
+            image_pull_secrets: vec!["registry".to_owned()],
+            node_selector: [("zone".to_owned(), "a".to_owned())].into(),
+            ..testing::site()
+        };
+        let wanted = ["f/lab/coordinator", "f/lab/node/cpu-0"].map(testing::desired);
+        let shown = preview(&site, &wanted[0].id.federation, &wanted[0].id.site, &wanted);
+        let text: String = shown.iter().map(|Rendering { title, text }| format!("# {title}\n{text}\n")).collect();
+        check_golden("objects.yaml", &text);
+    }
+
+    #[test]
+    fn what_cannot_be_made_says_why() {
+        let mut desired = testing::desired("f/lab/node/cpu-0");
+        if let Spec::Node(spec) = &mut desired.spec {
+            spec.python = Some("/usr/bin/python3".into());
+            spec.framework = Some(trellis_spec::Framework::PyTorch);
+        }
+        let shown = preview(&testing::site(), &desired.id.federation, &desired.id.site, &[desired.clone()]);
+        assert!(shown[0].text.contains("leave python out") && shown[0].text.contains("images.supernode"), "{shown:?}");
+    }
+}

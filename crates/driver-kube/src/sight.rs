@@ -238,3 +238,6 @@ fn time_ms(value: &Value) -> Option<Millis> {
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

@@ -346,3 +346,24 @@ fn quoted(text: &str) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_pairs_that_toml_reads_and_kubernetes_leaves_alone() {
+        let settings = [
+            ("a", ConfigValue::Int(3)),
+            ("b", ConfigValue::Float(1.0)),
+            ("c", ConfigValue::Bool(true)),
+            ("d", ConfigValue::Text("plain {index}".to_owned())),
+            ("e", ConfigValue::Text("a \"b\" \\".to_owned())),
+            ("f", ConfigValue::Text("it's \"both\"".to_owned())),
+        ];
+        let settings = settings.map(|(key, value)| (key.to_owned(), value)).into();
+        let expected = r#"a=3 b=1.0 c=true d="plain {index}" e='a "b" \' f="it's \"both\"""#;
+        assert_eq!(node_config(&settings), expected);
+        assert_eq!(unexpanded("$(POD_NAME) $5"), "$$(POD_NAME) $5");
+    }
+}
