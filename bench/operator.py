@@ -18,10 +18,11 @@ import ssl
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ sys.path.insert(0, str(REPOSITORY / "bench"))
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from report import circumstances, write  # noqa: E402
-from harness.kube import ControlPlane  # noqa: E402
+from provision_kube import provision  # noqa: E402
 
 PART = "operator"
 SINGLES, SINGLES_QUICK = 200, 30
@@ -68,6 +69,29 @@ def federation(name: str) -> dict:
             },
         },
     }
+
+
+class ControlPlane:
+    """An API server that nothing but the operator talks to (crates/testing)."""
+
+    def __init__(self, home: Path):
+        program = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug" / "kube-control-plane"
+        self.programs = provision()
+        environment = os.environ | {"KUBEBUILDER_ASSETS": str(self.programs), "TMPDIR": str(home)}
+        self.process = subprocess.Popen(
+            [str(program), "api-server"], env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+        )
+        self.kubeconfig = Path(self.process.stdout.readline().strip())
+        seen = json.loads(self.kubectl("config", "view", "--raw", "-o", "json"))
+        self.url, self.token = seen["clusters"][0]["cluster"]["server"], seen["users"][0]["user"]["token"]
+
+    def kubectl(self, *words: str) -> str:
+        argv = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
 
 
 class Api:
@@ -206,7 +230,7 @@ def many(plane: ControlPlane, count: int) -> float:
 
 def measure(command: list[str], crds: list[Path], quick: bool, home: Path) -> dict[str, float]:
     figures = {}
-    with ControlPlane.start(home) as plane:
+    with closing(ControlPlane(home)) as plane:
         for crd in crds:
             plane.kubectl("apply", "--server-side", "-f", str(crd))
         plane.kubectl("wait", "--for=condition=Established", "crd/federations.flwr.exalsius.ai", "--timeout=60s")
@@ -267,7 +291,8 @@ def main() -> int:
     arguments = parser.parse_args()
     trellis = os.environ.get("TRELLIS_BIN", str(REPOSITORY / "target/release/trellis"))
     measured = {}
-    with ControlPlane.home() as home:
+    with tempfile.TemporaryDirectory(prefix="trellis-bench-") as directory:
+        home = Path(directory)
         definitions = home / "crd.yaml"
         definitions.write_bytes(subprocess.run([trellis, "operator", "crd"], check=True, capture_output=True).stdout)
         ours = [trellis, "operator", "run", "--metrics-address", "127.0.0.1:0", "--health-address", "127.0.0.1:0"]

@@ -60,6 +60,6 @@ if measures platform; then
   TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/control_plane.py "$@"
 fi
 if measures operator; then
-  "${PYTHON:-python3}" tests/provision_kube.py
+  cargo build --quiet -p trellis-testing
   TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/operator.py "$@"
 fi
