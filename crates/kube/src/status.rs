@@ -19,6 +19,7 @@ const MESSAGE_CHARACTERS: usize = 1024;
 pub const READY: &str = "Ready";
 pub const RECONCILING: &str = "Reconciling";
 pub const STALLED: &str = "Stalled";
+pub const ADVICE: &str = "Advice";
 pub const STATE_DURABLE: &str = "StateDurable";
 
 /// One thing that is said, without the times.
@@ -121,6 +122,15 @@ pub fn status(picture: &Picture<'_>, previous: &Value, now: &str) -> Value {
     Value::Object(status)
 }
 
+/// What works and could be better: versions that do not fit well, fields without effect.
+pub fn advice(notes: &[Problem]) -> Condition {
+    let message: Vec<String> = notes.iter().map(|note| format!("{}: {}; {}", note.place, note.what, note.to_do)).collect();
+    match message.is_empty() {
+        true => Condition::new(ADVICE, false, "Nothing", "nothing to remark"),
+        false => Condition::new(ADVICE, true, "SeeMessage", message.join("; ")),
+    }
+}
+
 /// `.status` of a resource that cannot be read: what was known stays.
 pub fn status_of_unreadable(why: &str, generation: i64, previous: &Value, now: &str) -> Value {
     let message = format!("the resource cannot be read: {why}");
@@ -213,7 +223,8 @@ fn part_of_pool(picture: &Picture<'_>, pool: &Pool) -> Part {
         }
         Mode::DaemonSet => {
             let desired = number(&seen["desiredNumberScheduled"]);
-            let current = number(&seen["observedGeneration"]) >= number(&live.unwrap_or(&none)["metadata"]["generation"]);
+            let current =
+                number(&seen["observedGeneration"]) >= number(&live.unwrap_or(&none)["metadata"]["generation"]);
             let settled = live.is_some() && current && number(&seen["updatedNumberScheduled"]) >= desired;
             (number(&seen["numberReady"]), desired, settled)
         }
@@ -225,7 +236,9 @@ fn part_of_pool(picture: &Picture<'_>, pool: &Pool) -> Part {
         None if ready < desired => ("NotReady", lagging),
         None if desired == 0 && federation.spec.mode == Mode::DaemonSet => (
             "NoNodes",
-            format!("{lagging}: no node of the cluster fits it; check nodeSelector, affinity and tolerations of the pool"),
+            format!(
+                "{lagging}: no node of the cluster fits it; check nodeSelector, affinity and tolerations of the pool"
+            ),
         ),
         None => ("AllReady", format!("{ready} of {desired} nodes are ready")),
     };
@@ -311,10 +324,15 @@ fn conditions(picture: &Picture<'_>, superlink: &Part, pools: &[Pool], parts: &[
 
 fn durable(durability: Durability) -> Condition {
     match durability {
-        Durability::Claim => Condition::new(STATE_DURABLE, true, "VolumeClaim", "the SuperLink's state is in a volume claim"),
-        Durability::Given => {
-            Condition::new(STATE_DURABLE, true, "AsGiven", "the SuperLink's state is where the resource's arguments and volumes say")
+        Durability::Claim => {
+            Condition::new(STATE_DURABLE, true, "VolumeClaim", "the SuperLink's state is in a volume claim")
         }
+        Durability::Given => Condition::new(
+            STATE_DURABLE,
+            true,
+            "AsGiven",
+            "the SuperLink's state is where the resource's arguments and volumes say",
+        ),
         Durability::Pod => Condition::new(
             STATE_DURABLE,
             false,

@@ -92,7 +92,11 @@ impl Metrics {
         metrics.register("federations", "Federations by state", metrics.federations.clone());
         metrics.register("queue_length", "Federations that wait for a pass", metrics.waiting.clone());
         metrics.register("leading", "1 while this operator is the one that acts", metrics.leading.clone());
-        metrics.register("events_lost", "Events that nobody was told because there were too many", metrics.events_lost.clone());
+        metrics.register(
+            "events_lost",
+            "Events that nobody was told because there were too many",
+            metrics.events_lost.clone(),
+        );
         metrics
     }
 
