@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from harness.federation import APPS
@@ -19,6 +20,7 @@ SHORT_ROUNDS = 5
 # Enough that all that is done to the federation falls into the run.
 ROUNDS = 60
 TRAIN_SECONDS = 0.5
+ARRAY_COUNT, ARRAY_LENGTH = 4, 64
 ROUND_LIMIT_S = 120.0
 RUN_LIMIT_S = 600.0
 
@@ -48,9 +50,15 @@ def finish(federation: KubeFederation, run: Process, rounds: int) -> None:
 def goes_on(run: Process, rounds: int = 2) -> None:
     """So many more rounds than there are now."""
     wanted = len(rounds_of(run)) + rounds
-    wait_for(f"round {wanted}", lambda: len(rounds_of(run)) >= wanted, ROUND_LIMIT_S)
+
+    def look() -> bool:
+        assert run.alive, f"it ended in the middle\n{run.output()}"
+        return len(rounds_of(run)) >= wanted
+
+    wait_for(f"round {wanted}", look, ROUND_LIMIT_S)
 
 
+@pytest.mark.quick
 def test_trellis_images_complete_a_native_run(make_cluster: Callable[..., Cluster]) -> None:
     federation = KubeFederation(make_cluster(), image=TRELLIS_IMAGE + "one").apply().wait_ready()
     finish(federation, start_run(federation, "native:mlp", SHORT_ROUNDS), SHORT_ROUNDS)
@@ -61,7 +69,10 @@ def test_no_round_is_lost_when_pods_go_pools_grow_and_everything_is_upgraded(
 ) -> None:
     cluster = make_cluster("1.25")
     federation = KubeFederation(cluster).apply().wait_ready()
-    run = start_run(federation, APPS / "numpy_fedavg", ROUNDS, train_seconds=TRAIN_SECONDS)
+    # Where the SuperLink's pod sees it, too.
+    model = federation.shared / "first.npz"
+    np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
+    run = start_run(federation, APPS / "numpy_fedavg", ROUNDS, initial_model=model, train_seconds=TRAIN_SECONDS)
     goes_on(run)
 
     cluster.kubectl("delete", "pod", "fed-supernode-a-0", "--grace-period=0", "--force")

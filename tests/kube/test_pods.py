@@ -3,6 +3,8 @@
 import base64
 from collections.abc import Callable
 
+import pytest
+
 from harness.kube import SYSTEM_IMAGE, Cluster
 from harness.waiting import wait_for
 
@@ -50,6 +52,7 @@ def wait_status(cluster: Cluster, name: str, what: str, holds: Callable[[dict], 
     wait_for(f"pod {name}: {what}", look, LIMIT_S)
 
 
+@pytest.mark.quick
 def test_a_pod_is_what_its_specification_says(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(nodes=1, operator=False)
     key = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"}}
