@@ -124,7 +124,8 @@ pub fn status(picture: &Picture<'_>, previous: &Value, now: &str) -> Value {
 
 /// What works and could be better: versions that do not fit well, fields without effect.
 pub fn advice(notes: &[Problem]) -> Condition {
-    let message: Vec<String> = notes.iter().map(|note| format!("{}: {}; {}", note.place, note.what, note.to_do)).collect();
+    let message: Vec<String> =
+        notes.iter().map(|note| format!("{}: {}; {}", note.place, note.what, note.to_do)).collect();
     match message.is_empty() {
         true => Condition::new(ADVICE, false, "Nothing", "nothing to remark"),
         false => Condition::new(ADVICE, true, "SeeMessage", message.join("; ")),
@@ -223,7 +224,8 @@ fn part_of_pool(picture: &Picture<'_>, pool: &Pool) -> Part {
         }
         Mode::DaemonSet => {
             let desired = number(&seen["desiredNumberScheduled"]);
-            let current = number(&seen["observedGeneration"]) >= number(&live.unwrap_or(&none)["metadata"]["generation"]);
+            let current =
+                number(&seen["observedGeneration"]) >= number(&live.unwrap_or(&none)["metadata"]["generation"]);
             let settled = live.is_some() && current && number(&seen["updatedNumberScheduled"]) >= desired;
             (number(&seen["numberReady"]), desired, settled)
         }
@@ -235,7 +237,9 @@ fn part_of_pool(picture: &Picture<'_>, pool: &Pool) -> Part {
         None if ready < desired => ("NotReady", lagging),
         None if desired == 0 && federation.spec.mode == Mode::DaemonSet => (
             "NoNodes",
-            format!("{lagging}: no node of the cluster fits it; check nodeSelector, affinity and tolerations of the pool"),
+            format!(
+                "{lagging}: no node of the cluster fits it; check nodeSelector, affinity and tolerations of the pool"
+            ),
         ),
         None => ("AllReady", format!("{ready} of {desired} nodes are ready")),
     };
@@ -321,10 +325,15 @@ fn conditions(picture: &Picture<'_>, superlink: &Part, pools: &[Pool], parts: &[
 
 fn durable(durability: Durability) -> Condition {
     match durability {
-        Durability::Claim => Condition::new(STATE_DURABLE, true, "VolumeClaim", "the SuperLink's state is in a volume claim"),
-        Durability::Given => {
-            Condition::new(STATE_DURABLE, true, "AsGiven", "the SuperLink's state is where the resource's arguments and volumes say")
+        Durability::Claim => {
+            Condition::new(STATE_DURABLE, true, "VolumeClaim", "the SuperLink's state is in a volume claim")
         }
+        Durability::Given => Condition::new(
+            STATE_DURABLE,
+            true,
+            "AsGiven",
+            "the SuperLink's state is where the resource's arguments and volumes say",
+        ),
         Durability::Pod => Condition::new(
             STATE_DURABLE,
             false,

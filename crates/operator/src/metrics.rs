@@ -57,6 +57,14 @@ impl State {
     }
 }
 
+pub struct Leading<'a>(&'a Gauge);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
+
 pub struct Metrics {
     registry: Mutex<Registry>,
     passes: Family<OfResult, Counter>,
@@ -92,7 +100,11 @@ impl Metrics {
         metrics.register("federations", "Federations by state", metrics.federations.clone());
         metrics.register("queue_length", "Federations that wait for a pass", metrics.waiting.clone());
         metrics.register("leading", "1 while this operator is the one that acts", metrics.leading.clone());
-        metrics.register("events_lost", "Events that nobody was told because there were too many", metrics.events_lost.clone());
+        metrics.register(
+            "events_lost",
+            "Events that nobody was told because there were too many",
+            metrics.events_lost.clone(),
+        );
         metrics
     }
 
@@ -119,8 +131,10 @@ impl Metrics {
         self.events_lost.inc();
     }
 
-    pub fn set_leading(&self, leading: bool) {
-        self.leading.set(i64::from(leading));
+    /// While the result lives, this operator is the one that acts.
+    pub fn leading(&self) -> Leading<'_> {
+        self.leading.set(1);
+        Leading(&self.leading)
     }
 
     /// `None`: it is gone.

@@ -24,6 +24,8 @@ use crate::{scaling, trust};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
+/// For what the watches do not show: a stranger's object that goes.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Looks at a federation. Returns when it wants to be looked at again at the latest; `None` if it is gone.
 pub async fn pass(context: &Context, key: &Key) -> Option<Duration> {
@@ -35,7 +37,17 @@ pub async fn pass(context: &Context, key: &Key) -> Option<Duration> {
     let (good, again) = match Federation::read(&seen.resource) {
         Ok(federation) if federation.deleted => return Some(context.settings.resync),
         Ok(federation) => {
-            let mut pass = Pass { context, key, federation, seen, troubles: Vec::new(), waiting: Vec::new(), done: Done::default() };
+            let mut pass = Pass {
+                context,
+                key,
+                federation,
+                seen,
+                troubles: Vec::new(),
+                waiting: Vec::new(),
+                done: Done::default(),
+                failed: false,
+                refused: false,
+            };
             pass.run().await
         }
         Err(unreadable) => (tell_unreadable(context, key, &seen, &unreadable.to_string()).await, None),
@@ -115,10 +127,14 @@ struct Pass<'a> {
     troubles: Vec<Trouble>,
     waiting: Vec<String>,
     done: Done,
+    /// The API server said no, or nothing: tried again, later each time.
+    failed: bool,
+    /// We refuse to do something; only others can change that.
+    refused: bool,
 }
 
 /// What came of one wanted object.
-struct Result1 {
+struct Brought {
     identity: Identity,
     live: Option<Object>,
     what: What,
@@ -129,6 +145,7 @@ enum What {
     Applied(Cause),
     Waits(String),
     Deleted(String),
+    Refused(Trouble),
     Failed(Trouble),
 }
 
@@ -142,6 +159,7 @@ impl Pass<'_> {
         findings.add(prepared.findings);
         let sizes = scaling::sizes(self.context, &self.federation, &self.seen).await;
         findings.add(sizes.findings);
+        self.failed = findings.troubles.iter().any(|trouble| !trouble.lasting);
         self.troubles.append(&mut findings.troubles);
         self.waiting.append(&mut findings.waiting);
         findings.fields.insert("release".to_owned(), release.into());
@@ -161,13 +179,8 @@ impl Pass<'_> {
         }
         self.tell_done();
         let told = self.tell_status(durability, &findings).await;
-        // What only a change can end is not tried again and again; the API server's word may change without one.
-        let retry = self.troubles.iter().any(|trouble| !trouble.lasting || trouble.about.is_some() && trouble.reason != "NameTaken");
-        let again = match self.waiting.is_empty() {
-            true => findings.again,
-            false => Some(findings.again.unwrap_or(LONGEST_RETRY).min(LONGEST_RETRY)),
-        };
-        (told && !retry, again)
+        let again = if self.waiting.is_empty() && !self.refused { None } else { Some(LOOK_AGAIN) };
+        (told && !self.failed, [again, findings.again].into_iter().flatten().min())
     }
 
     fn owner(&self) -> Owner<'_> {
@@ -211,13 +224,16 @@ impl Pass<'_> {
                     self.seen.objects.remove(&identity);
                     self.done.removed.push(identity);
                 }
-                Err(error) => self.troubles.push(error.trouble(&identity, "deleted")),
+                Err(error) => {
+                    self.failed = true;
+                    self.troubles.push(error.trouble(&identity, "deleted"));
+                }
             }
         }
     }
 
-    fn take_in(&mut self, result: Result1) {
-        let Result1 { identity, live, what } = result;
+    fn take_in(&mut self, result: Brought) {
+        let Brought { identity, live, what } = result;
         match live {
             Some(live) => drop(self.seen.objects.insert(identity.clone(), live)),
             None if matches!(what, What::Deleted(_)) => drop(self.seen.objects.remove(&identity)),
@@ -234,23 +250,34 @@ impl Pass<'_> {
                 self.done.remade.push(format!("{identity}: {why}"));
                 self.waiting.push(format!("{identity} to be made anew: {why}"));
             }
-            What::Failed(trouble) => self.troubles.push(trouble),
-        }
-    }
-
-    /// Brings one object to what it should be.
-    async fn bring_one(&self, wanted: &Object) -> Result1 {
-        let identity = wanted.identity();
-        match self.try_one(wanted, &identity).await {
-            Ok((live, what)) => Result1 { identity, live, what },
-            Err(error) => {
-                let trouble = error.trouble(&identity, "applied");
-                Result1 { identity, live: None, what: What::Failed(trouble) }
+            What::Refused(trouble) => {
+                self.refused = true;
+                self.troubles.push(trouble);
+            }
+            What::Failed(trouble) => {
+                self.failed = true;
+                self.troubles.push(trouble);
             }
         }
     }
 
-    async fn try_one(&self, wanted: &Object, identity: &Identity) -> Result<(Option<Object>, What), crate::write::WriteError> {
+    /// Brings one object to what it should be.
+    async fn bring_one(&self, wanted: &Object) -> Brought {
+        let identity = wanted.identity();
+        match self.try_one(wanted, &identity).await {
+            Ok((live, what)) => Brought { identity, live, what },
+            Err(error) => {
+                let trouble = error.trouble(&identity, "applied");
+                Brought { identity, live: None, what: What::Failed(trouble) }
+            }
+        }
+    }
+
+    async fn try_one(
+        &self,
+        wanted: &Object,
+        identity: &Identity,
+    ) -> Result<(Option<Object>, What), crate::write::WriteError> {
         let (context, namespace) = (self.context, self.federation.namespace.as_str());
         let looked_up;
         let live = match self.seen.objects.get(identity) {
@@ -268,7 +295,7 @@ impl Pass<'_> {
             Verdict::Wait(what) => Ok((None, What::Waits(what))),
             Verdict::Refused(refusal) => Ok((
                 None,
-                What::Failed(Trouble {
+                What::Refused(Trouble {
                     about: Some(identity.clone()),
                     reason: refusal.reason.to_owned(),
                     message: refusal.message,
@@ -302,8 +329,8 @@ impl Pass<'_> {
         let mut all = self.context.made.lock().expect("nobody panics while holding it");
         let place = (self.key.clone(), identity.clone());
         match object::difference(&wanted.0, &live.0) {
-            Some(where_) => {
-                tracing::debug!(federation = %self.key, object = %identity, at = where_, "the API server writes it differently");
+            Some(at) => {
+                tracing::debug!(federation = %self.key, object = %identity, at, "the API server writes it differently");
                 all.insert(place, Made { wanted: digest(&wanted.0), live: digest_of_live(live) });
             }
             None => drop(all.remove(&place)),
@@ -390,14 +417,16 @@ impl Pass<'_> {
             let supernodes = wanted["supernodes"].as_str().unwrap_or_default();
             self.tell(false, "Ready", format!("all components are ready, {supernodes} SuperNodes"));
         }
-        let superlink = |identity: &&Identity| identity.kind == "StatefulSet" && identity.name == self.federation.superlink_name();
+        let superlink =
+            |identity: &&Identity| identity.kind == "StatefulSet" && identity.name == self.federation.superlink_name();
         if durability == Durability::Pod && self.done.made.iter().any(|identity| superlink(&identity)) {
             let note = "the SuperLink's state is lost with its pod: the cluster has no default StorageClass, and the resource says \
                         nothing else";
             self.tell(true, "StateNotDurable", note.to_owned());
         }
         if self.done.removed.iter().any(|identity| identity.kind == DEPLOYMENT.kind) {
-            let note = "an old Deployment of the SuperLink was deleted; the StatefulSet of the same name takes its place";
+            let note =
+                "an old Deployment of the SuperLink was deleted; the StatefulSet of the same name takes its place";
             self.tell(false, "OldDeploymentRemoved", note.to_owned());
         }
     }

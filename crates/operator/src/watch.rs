@@ -151,7 +151,9 @@ fn complain(context: &Context, optional: bool, plural: &str, error: &watcher::Er
     }
     match code {
         403 => tracing::warn!(kind = plural, %error, "not allowed to watch; check the operator's role"),
-        404 => tracing::warn!(kind = plural, %error, "the cluster does not know this kind; `trellis operator crd` prints ours"),
+        404 => {
+            tracing::warn!(kind = plural, %error, "the cluster does not know this kind; `trellis operator crd` prints ours")
+        }
         _ => tracing::info!(kind = plural, %error, "watch starts over"),
     }
 }
@@ -176,7 +178,8 @@ async fn follow_storage(
             Ok(Event::Init) => defaults.clear(),
             Ok(Event::InitApply(class) | Event::Apply(class)) => {
                 let annotations = class.metadata.annotations.as_ref();
-                let says = |key: &&str| annotations.is_some_and(|all| all.get(*key).is_some_and(|value| value == "true"));
+                let says =
+                    |key: &&str| annotations.is_some_and(|all| all.get(*key).is_some_and(|value| value == "true"));
                 match DEFAULT_CLASS.iter().any(says) {
                     true => drop(defaults.insert(name(&class))),
                     false => drop(defaults.remove(&name(&class))),

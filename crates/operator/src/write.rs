@@ -66,7 +66,11 @@ impl WriteError {
             403 if words.contains("being terminated") => ("NamespaceTerminating", false, ""),
             403 if words.contains("exceeded quota") => ("QuotaExceeded", true, "; raise the quota or ask for less"),
             403 => ("Forbidden", true, "; check the operator's role"),
-            404 => ("KindMissing", true, "; the cluster does not know this kind of object: install its definition, or do not ask for it"),
+            404 => (
+                "KindMissing",
+                true,
+                "; the cluster does not know this kind of object: install its definition, or do not ask for it",
+            ),
             400 | 422 => ("Refused", true, "; change the resource so that the API server accepts it"),
             409 => ("Conflict", false, "; tried again"),
             429 => ("TooManyRequests", false, "; tried again"),

@@ -5,8 +5,7 @@ use serde_json::Value;
 use super::quantity;
 
 /// Lists in which items are known by a name of theirs; others can have added some.
-const KEYS: [&str; 8] =
-    ["name", "mountPath", "devicePath", "containerPort", "port", "topologyKey", "uid", "ip"];
+const KEYS: [&str; 8] = ["name", "mountPath", "devicePath", "containerPort", "port", "topologyKey", "uid", "ip"];
 /// Fields that the API server leaves out where they have the value that absence means.
 const LEFT_OUT: [&str; 9] = [
     "hostNetwork",
