@@ -61,23 +61,39 @@ impl NodeKey {
         if metadata.is_file() && metadata.len() > LARGEST_FILE_BYTES {
             return Err(form(FormError::NotOpenSsh));
         }
-        let bytes = fs::read(path).map_err(unreadable)?;
-        let (curve, pair) = openssh::read(&bytes).map_err(form)?;
+        let key = NodeKey::from_bytes(path, &fs::read(path).map_err(unreadable)?)?;
         // After the form: a public key that was given by mistake may be read by all.
         let mode = metadata.permissions().mode() & 0o777;
         if mode & OPEN_TO_OTHERS != 0 {
             return Err(NodeKeyError::Exposed { path: path.to_owned(), mode });
         }
-        Ok(Some(NodeKey { path: path.to_owned(), curve, pair }))
+        Ok(Some(key))
     }
 
-    /// Makes a new key (P-384) and writes it to a file that must not exist, with mode 0600.
-    pub fn generate(path: &Path, comment: &str) -> Result<NodeKey, NodeKeyError> {
+    /// The key in a text that was kept elsewhere than in a file; `path` is what problems call it.
+    pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<NodeKey, NodeKeyError> {
+        let form = |why| NodeKeyError::Form { path: path.to_owned(), why };
+        let (curve, pair) = openssh::read(bytes).map_err(form)?;
+        Ok(NodeKey { path: path.to_owned(), curve, pair })
+    }
+
+    /// A new key (P-384) as the text of its file.
+    pub fn draw(comment: &str) -> Result<String, NodeKeyError> {
+        Ok(NodeKey::drawn(comment)?.2)
+    }
+
+    fn drawn(comment: &str) -> Result<(Curve, EcdsaKeyPair, String), NodeKeyError> {
         let curve = Curve::P384;
         let pair = EcdsaKeyPair::generate(curve.signing()).map_err(|_| NodeKeyError::Generation)?;
         let scalar: EcPrivateKeyBin = pair.private_key().as_be_bytes().map_err(|_| NodeKeyError::Generation)?;
         let check = rand_u32().ok_or(NodeKeyError::Generation)?;
         let file = openssh::write(curve, pair.public_key().as_ref(), scalar.as_ref(), comment, check);
+        Ok((curve, pair, file))
+    }
+
+    /// Makes a new key (P-384) and writes it to a file that must not exist, with mode 0600.
+    pub fn generate(path: &Path, comment: &str) -> Result<NodeKey, NodeKeyError> {
+        let (curve, pair, file) = NodeKey::drawn(comment)?;
         write_new(path, file.as_bytes(), 0o600)?;
         Ok(NodeKey { path: path.to_owned(), curve, pair })
     }

@@ -21,6 +21,7 @@ use crate::flower::{PoolPrograms, Programs};
 use crate::object::Object;
 pub use marks::{MANAGED_BY, pool_labels, superlink_labels};
 pub use ports::{Endpoints, endpoints};
+pub use superlink::TRUST_ANNOTATION;
 
 /// What is known beside the resource when its objects are made.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -28,8 +28,9 @@ const CHOSEN: &str = "admin-token-file";
 pub const FEWEST_TOKEN_CHARS: usize = 32;
 /// Of a file: a token and the end of its line.
 const MAX_FILE_BYTES: u64 = 8 << 10;
-/// What others than its owner may not do with a file that holds a secret.
-const OTHERS: u32 = 0o077;
+/// What others than its owner may not do with a file that holds a secret. Its group may read it: that is how container platforms
+/// hand secrets to a user without root, as with keys of nodes.
+const OTHERS: u32 = 0o027;
 
 /// The token in a file, or why it cannot be used.
 pub fn chosen_token(text: &str, mode: u32) -> Result<Token, String> {
@@ -146,8 +147,9 @@ mod tests {
         let good = "a".repeat(FEWEST_TOKEN_CHARS);
         assert_eq!(chosen_token(&format!(" {good}\n"), 0o100_600).unwrap().reveal(), good);
         assert!(chosen_token(&good, 0o100_400).is_ok());
+        assert!(chosen_token(&good, 0o100_440).is_ok(), "of root, for the group of a pod");
         for (text, mode, expected) in [
-            (good.as_str(), 0o100_640, "others than its owner may use it (mode 0640)"),
+            (good.as_str(), 0o100_660, "others than its owner may use it (mode 0660)"),
             (good.as_str(), 0o100_604, "others than its owner may use it (mode 0604)"),
             ("short", 0o100_600, "its token has 5 characters, and 32 are the fewest"),
             ("", 0o100_600, ""),

@@ -14,6 +14,7 @@ use trellis_kube::ground::durability;
 use trellis_kube::object::{self, Cause, Identity, Object, Owner, Verdict, digest, digest_of_live};
 use trellis_kube::render::{Durability, Ground, render};
 use trellis_kube::status::{self, Picture, Trouble};
+use trellis_kube::upgrade;
 
 use crate::cache::{Key, Seen};
 use crate::context::{Context, Findings, Made};
@@ -64,6 +65,7 @@ pub async fn pass(context: &Context, key: &Key) -> Option<Duration> {
 
 fn forget(context: &Context, key: &Key) {
     context.metrics.set_state(key, None);
+    context.activities.forget(key);
     context.failures.lock().expect("nobody panics while holding it").remove(key);
     context.made.lock().expect("nobody panics while holding it").retain(|(of, _), _| of != key);
 }
@@ -155,11 +157,11 @@ impl Pass<'_> {
         let durability = self.durability();
         let release = Programs::of(&self.federation).shown();
         let mut findings = Findings::default();
-        let prepared = trust::prepare(self.context, &self.federation, &self.seen).await;
-        findings.add(prepared.findings);
         let sizes = scaling::sizes(self.context, &self.federation, &self.seen).await;
         findings.add(sizes.findings);
-        self.failed = findings.troubles.iter().any(|trouble| !trouble.lasting);
+        let prepared = trust::prepare(self.context, &self.federation, &self.seen, &sizes.sizes).await;
+        findings.add(prepared.findings);
+        self.failed = findings.troubles.iter().any(|trouble| !trouble.lasting || trouble.about.is_some());
         self.troubles.append(&mut findings.troubles);
         self.waiting.append(&mut findings.waiting);
         findings.fields.insert("release".to_owned(), release.into());
@@ -195,12 +197,15 @@ impl Pass<'_> {
     }
 
     async fn bring_about(&mut self, wanted: Vec<Object>) {
+        let held = upgrade::held(&self.federation, &wanted, &self.seen.objects);
+        self.waiting.extend(held.waits);
         let is_workload = |object: &&Object| {
             let identity = object.identity();
             Kind::find(&identity.api_version, &identity.kind).is_some_and(|kind| kind.is_workload)
         };
-        let (workloads, others): (Vec<&Object>, Vec<&Object>) = wanted.iter().partition(is_workload);
-        let mut failed: Vec<String> = Vec::new();
+        let (mut workloads, others): (Vec<&Object>, Vec<&Object>) = wanted.iter().partition(is_workload);
+        workloads.retain(|object| !held.back.contains(&object.identity()));
+        let mut failed: Vec<String> = held.back.iter().map(|identity| identity.name.clone()).collect();
         for group in [others, workloads] {
             let results = join_all(group.into_iter().map(|object| self.bring_one(object))).await;
             for result in results {

@@ -117,7 +117,7 @@ pub fn examine(contents: &Contents, endpoints: &[Endpoint], now: UnixSeconds) ->
 }
 
 /// The public key that belongs to a private one, if it is of a kind that can be used.
-pub(crate) fn public_key(key: &PrivateKeyDer<'_>) -> Option<Vec<u8>> {
+pub fn public_key(key: &PrivateKeyDer<'_>) -> Option<Vec<u8>> {
     Some(any_supported_type(key).ok()?.public_key()?.to_vec())
 }
 

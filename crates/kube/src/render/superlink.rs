@@ -22,7 +22,7 @@ const DEFAULT_CLAIM_SIZE: &str = "10Gi";
 /// To end what is being written.
 const GRACE_S: i64 = 60;
 /// Changes when what programs have read at their start is another.
-pub(super) const TRUST_ANNOTATION: &str = "trellis.dev/trust";
+pub const TRUST_ANNOTATION: &str = "trellis.dev/trust";
 
 pub(super) fn service(scene: &Scene<'_>) -> Value {
     let service = scene.federation.spec.superlink.service.clone().unwrap_or_default();

@@ -163,8 +163,8 @@ pub struct SecurityArgs {
 
     /// File with the token of the first account, `admin` [default: one is drawn, and put into the state directory]
     ///
-    /// At least 32 characters, in a file that only its owner can use (mode 0600). The token in the file is the account's at
-    /// each start; one that the file held before is revoked.
+    /// At least 32 characters, in a file that only its owner can use (mode 0600) and at most its group can read. The token in the
+    /// file is the account's at each start; one that the file held before is revoked.
     #[arg(long, value_name = "FILE")]
     pub admin_token_file: Option<String>,
 }

@@ -1,0 +1,112 @@
+//! Makes nodes known to a SuperLink that takes known ones only, and has it forget those that left. Each step may be repeated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::Client;
+use trellis_client::{Error as CallError, SuperLink};
+use trellis_kube::federation::Federation;
+use trellis_kube::status::Condition;
+use trellis_kube::trust::{SecretWanted, Seen};
+
+use super::Error;
+use super::kept::{Kept, Written};
+
+pub const ENROLLED: &str = "NodesEnrolled";
+/// What SuperLinks say of a key that they know, in every release.
+const KNOWN: &str = "already in use";
+/// Of a node that was taken away, in a list of nodes.
+const GONE: &str = "unregistered";
+
+/// The keys of a federation's nodes.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    /// Public halves (PEM), and what they are called.
+    pub known: BTreeMap<String, String>,
+    pub left: Vec<Left>,
+    /// Secrets that go when what is in them is forgotten.
+    pub abandoned: Vec<String>,
+    /// Keys that cannot be read; their nodes cannot join.
+    pub damaged: Vec<String>,
+}
+
+/// A key whose node is no more.
+#[derive(Debug, Clone)]
+pub struct Left {
+    pub secret: String,
+    pub entry: String,
+    /// `None`: nobody can have used it.
+    pub public: Option<String>,
+}
+
+impl Keys {
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.left.is_empty() && self.abandoned.is_empty()
+    }
+}
+
+/// Tells the SuperLink, and then takes away keys of nodes that left. What could not be told is told at the next try.
+pub async fn enrol(
+    client: &Client,
+    federation: &Federation,
+    superlink: &SuperLink,
+    keys: &Keys,
+) -> Result<Condition, Error> {
+    match tell(superlink, keys).await {
+        Ok(()) => {}
+        Err(error) => {
+            let message = format!("the SuperLink does not take the keys of its nodes: {error}");
+            return Ok(Condition::new(ENROLLED, false, "SuperLinkRefuses", message));
+        }
+    }
+    forget(client, federation, keys).await?;
+    Ok(match keys.damaged.as_slice() {
+        [] => Condition::new(ENROLLED, true, "Enrolled", format!("the SuperLink knows {} nodes", keys.known.len())),
+        damaged => {
+            let message = format!("cannot be read: {}; delete the entry, and a new key is made", damaged.join(", "));
+            Condition::new(ENROLLED, false, "KeyUnusable", message)
+        }
+    })
+}
+
+async fn tell(superlink: &SuperLink, keys: &Keys) -> Result<(), CallError> {
+    let listed = superlink.list_nodes().await?;
+    let present: BTreeMap<String, u64> = listed
+        .iter()
+        .filter(|node| node.status != GONE)
+        .map(|node| (String::from_utf8_lossy(&node.public_key).trim().to_owned(), node.node_id))
+        .collect();
+    for public in keys.known.keys().filter(|public| !present.contains_key(public.trim())) {
+        match superlink.register_node(public).await {
+            Err(CallError::Refused { detail, .. }) if detail.contains(KNOWN) => {}
+            other => drop(other?),
+        }
+    }
+    for public in keys.left.iter().filter_map(|left| left.public.as_ref()) {
+        if let Some(node) = present.get(public.trim()) {
+            superlink.unregister_node(*node).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes keys of nodes that left out of their Secrets.
+async fn forget(client: &Client, federation: &Federation, keys: &Keys) -> Result<(), Error> {
+    let kept = Kept::new(client, federation);
+    for name in &keys.abandoned {
+        kept.delete(name).await?;
+    }
+    let touched: BTreeSet<&String> =
+        keys.left.iter().map(|left| &left.secret).filter(|name| !keys.abandoned.contains(name)).collect();
+    for name in touched {
+        let Some(present) = kept.secret(name).await? else { continue };
+        let gone = |entry: &String| keys.left.iter().any(|left| left.secret == *name && left.entry == *entry);
+        let entries = present.entries.iter().filter(|(entry, _)| !gone(entry));
+        let entries = entries.map(|(entry, bytes)| (entry.clone(), bytes.clone())).collect();
+        let wanted = SecretWanted { name: name.clone(), entries, annotations: BTreeMap::new() };
+        let mut seen = Seen { secrets: BTreeMap::from([(name.clone(), present)]), ..Seen::default() };
+        if let Written::Contended = kept.write(&wanted, &mut seen).await? {
+            return Err(Error::Contended(name.clone()));
+        }
+    }
+    Ok(())
+}
