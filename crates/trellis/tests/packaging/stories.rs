@@ -148,12 +148,23 @@ fn drift(plane: &ControlPlane) {
     wait("the service again", || names(plane, "services").contains("plain-superlink"));
 }
 
+/// One that waits for its SuperLink and is deleted, and one whose time after its end is over.
 fn runs(plane: &ControlPlane) {
-    let spec = json!({"federation": "plain", "app": {"native": {"app": "mlp"}}, "rounds": 1});
-    let metadata = json!({"name": "run", "namespace": NAMESPACE});
-    let run = json!({"apiVersion": "flwr.exalsius.ai/v1", "kind": "FederationRun", "metadata": metadata, "spec": spec});
-    apply(plane, &run);
-    let state = ["get", "federationrun", "run", "-n", NAMESPACE, "-o", "jsonpath={.status.state}"];
+    let run = |name: &str, app: Value, ttl: Value| {
+        let spec = json!({"federation": "watched", "app": app, "rounds": 1, "ttlSecondsAfterFinished": ttl});
+        let metadata = json!({"name": name, "namespace": NAMESPACE});
+        json!({"apiVersion": "flwr.exalsius.ai/v1", "kind": "FederationRun", "metadata": metadata, "spec": spec})
+    };
+    apply(plane, &run("waits", json!({"configMap": {"name": "app"}}), json!(null)));
+    let state = ["get", "federationrun", "waits", "-n", NAMESPACE, "-o", "jsonpath={.status.state}"];
     wait("a state of the run", || !plane.kubectl(&state).stdout.is_empty());
-    kubectl(plane, &["delete", "federationrun", "run", "-n", NAMESPACE], "");
+    kubectl(plane, &["delete", "federationrun", "waits", "-n", NAMESPACE], "");
+    apply(plane, &run("over", json!({"native": "mlp"}), json!(0)));
+    let held = ["get", "federationrun", "over", "-n", NAMESPACE, "-o", "jsonpath={.metadata.finalizers}"];
+    wait("a finalizer", || !plane.kubectl(&held).stdout.is_empty());
+    let ended = json!({"number": 1, "attempt": 1, "state": "Succeeded", "finished": "2026-01-01T00:00:00Z"});
+    let status = json!({"status": {"count": 1, "active": [], "history": [ended]}}).to_string();
+    let told = ["patch", "federationrun/over", "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", &status];
+    kubectl(plane, &told, "");
+    wait("its end", || !names(plane, "federationruns").contains("over"));
 }
