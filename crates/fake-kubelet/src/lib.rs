@@ -1,17 +1,20 @@
 //! A kubelet for tests, for as many nodes as wanted: it registers them, keeps them alive and says of the pods placed there that
-//! they run. Where the pods should be (the scheduler) and which there are (the controllers) is not its business.
+//! they run, or runs them as processes. Where the pods should be (the scheduler) and which there are (the controllers) is not its
+//! business.
 //!
-//! `pretend` decides what is said of a pod that nobody runs, by the `rules` of the test; `pods` says it; `node` is the nodes;
-//! `storage` makes volumes for claims.
+//! `pretend` decides what is said of a pod that nobody runs, by the `rules` of the test; `processes` runs them; `pods` says it to
+//! the API server; `node` is the nodes; `storage` makes volumes for claims.
 
 mod node;
 mod pods;
 mod pretend;
+pub mod processes;
 pub mod rules;
 mod storage;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
@@ -21,15 +24,21 @@ use kube::{Client, Config};
 use tokio::sync::{oneshot, watch};
 
 use node::Nodes;
+use pods::Says;
+use processes::{Engine, ProcessSettings};
 use rules::{Behaviour, Pods, Rules};
 
 /// Requests at once. Tests make thousands of pods.
 const POD_WORKERS: u16 = 32;
+/// Below the directory of processes: what is in volumes of claims, by the name of the volume.
+const CLAIMS: &str = "claims";
 
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub nodes: Vec<NodeSettings>,
     pub storage: Storage,
+    /// Pods are processes; without it they only say that they run.
+    pub processes: Option<ProcessSettings>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -54,7 +63,7 @@ impl Settings {
     pub fn nodes(prefix: &str, count: usize) -> Settings {
         let node = |index| NodeSettings { name: format!("{prefix}-{index}"), ..NodeSettings::default() };
         let storage = Storage::Class { name: "standard".to_owned(), is_default: true };
-        Settings { nodes: (0..count).map(node).collect(), storage }
+        Settings { nodes: (0..count).map(node).collect(), storage, processes: None }
     }
 }
 
@@ -81,20 +90,12 @@ impl Kubelet {
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
             runtime.block_on(async {
-                let work = async {
-                    let client = client(&kubeconfig).await?;
-                    for_nodes.register(&client).await?;
-                    storage::register(&client, &settings.storage).await?;
-                    Ok::<_, kube::Error>(client)
-                };
-                let result = work.await;
-                let told = result.as_ref().map(|_| ()).map_err(ToString::to_string);
-                let Ok(client) = result else { return drop(started.send(told)) };
+                let work = Work::begin(&kubeconfig, settings, for_rules, for_nodes).await;
+                let told = work.as_ref().map(|_| ()).map_err(String::clone);
                 let _ = started.send(told);
+                let Ok(work) = work else { return };
                 tokio::select! {
-                    () = for_nodes.keep_alive(&client) => {}
-                    () = pods::serve(client.clone(), for_rules, Arc::clone(&for_nodes)) => {}
-                    () = storage::serve(client.clone(), settings.storage) => {}
+                    () = work.go_on() => {}
                     _ = stopped => {}
                 }
             });
@@ -128,15 +129,71 @@ impl Drop for Kubelet {
     }
 }
 
+/// All that a kubelet does.
+struct Work {
+    client: Client,
+    nodes: Arc<Nodes>,
+    says: Says,
+    engine: Option<Arc<Engine>>,
+    storage: Storage,
+    claims: Option<PathBuf>,
+}
+
+impl Work {
+    async fn begin(
+        kubeconfig: &Path,
+        settings: Settings,
+        rules: Arc<Rules>,
+        nodes: Arc<Nodes>,
+    ) -> Result<Work, String> {
+        let told = |why: kube::Error| why.to_string();
+        let config = config(kubeconfig).await?;
+        let api_server = address_of(&config.cluster_url)?;
+        let client = Client::try_from(config).map_err(told)?;
+        let claims = settings.processes.as_ref().map(|processes| processes.directory.join(CLAIMS));
+        let (engine, says) = match settings.processes {
+            None => (None, Says::Test(rules)),
+            Some(processes) => {
+                let engine = Arc::new(Engine::start(&client, processes, api_server).await?);
+                (Some(Arc::clone(&engine)), Says::Engine(engine))
+            }
+        };
+        nodes.register(&client).await.map_err(told)?;
+        storage::register(&client, &settings.storage).await.map_err(told)?;
+        Ok(Work { client, nodes, says, engine, storage: settings.storage, claims })
+    }
+
+    /// Ends never.
+    async fn go_on(self) {
+        let Work { client, nodes, says, engine, storage, claims } = self;
+        let network = async {
+            match &engine {
+                Some(engine) => engine.serve().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = nodes.keep_alive(&client) => {}
+            () = pods::serve(client.clone(), says, Arc::clone(&nodes)) => {}
+            () = storage::serve(client.clone(), storage, claims) => {}
+            () = network => {}
+        }
+    }
+}
+
 /// Each change as an item. The value is only a signal.
 fn changes_of(receiver: watch::Receiver<()>) -> impl Stream<Item = ()> + Send + 'static {
     stream::unfold(receiver, |mut receiver| async move { receiver.changed().await.ok().map(|()| ((), receiver)) })
 }
 
-async fn client(kubeconfig: &Path) -> kube::Result<Client> {
+async fn config(kubeconfig: &Path) -> Result<Config, String> {
     // Another library of the same process may have chosen already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let read = Kubeconfig::read_from(kubeconfig).map_err(|why| kube::Error::Service(why.into()))?;
-    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
-    Client::try_from(config.map_err(|why| kube::Error::Service(why.into()))?)
+    let read = Kubeconfig::read_from(kubeconfig).map_err(|why| why.to_string())?;
+    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(|why| why.to_string())
+}
+
+fn address_of(url: &http::Uri) -> Result<SocketAddr, String> {
+    let text = format!("{}:{}", url.host().unwrap_or_default(), url.port_u16().unwrap_or(443));
+    text.parse().map_err(|_| format!("the API server is at {url}, which is no address"))
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::node::{Nodes, State};
 use crate::pretend::say;
+use crate::processes::Engine;
 use crate::rules::Rules;
 use crate::{POD_WORKERS, changes_of};
 
@@ -26,10 +27,16 @@ const NO_TIME: &str = "";
 
 struct Serving {
     client: Client,
-    rules: Arc<Rules>,
+    says: Says,
     nodes: Arc<Nodes>,
     known: Mutex<HashMap<String, Known>>,
     next_address: AtomicU32,
+}
+
+/// Who knows how pods are: the test, or their processes.
+pub(crate) enum Says {
+    Test(Arc<Rules>),
+    Engine(Arc<Engine>),
 }
 
 /// A pod, by its uid.
@@ -39,14 +46,18 @@ struct Known {
     said: Value,
 }
 
-pub(crate) async fn serve(client: Client, rules: Arc<Rules>, nodes: Arc<Nodes>) {
-    let (by_rules, by_nodes) = (changes_of(rules.changes()), changes_of(nodes.changes()));
+/// Ends never.
+pub(crate) async fn serve(client: Client, says: Says, nodes: Arc<Nodes>) {
     let pods = Controller::new(Api::<Pod>::all(client.clone()), watcher::Config::default())
         .with_config(Config::default().concurrency(POD_WORKERS))
-        .reconcile_all_on(by_rules)
-        .reconcile_all_on(by_nodes);
+        .reconcile_all_on(changes_of(nodes.changes()));
+    // Each change of one is a look at all: processes are few, and tests change their minds rarely.
+    let pods = match &says {
+        Says::Test(rules) => pods.reconcile_all_on(changes_of(rules.changes())),
+        Says::Engine(engine) => pods.reconcile_all_on(changes_of(engine.changes())),
+    };
     let next_address = AtomicU32::new(FIRST_ADDRESS);
-    let serving = Serving { client, rules, nodes, known: Mutex::default(), next_address };
+    let serving = Serving { client, says, nodes, known: Mutex::default(), next_address };
     let look_after = |pod: Arc<Pod>, serving: Arc<Serving>| async move { serving.look_after(&pod).await };
     let retry = |_: Arc<Pod>, error: &kube::Error, _: Arc<Serving>| {
         tracing::debug!(%error, "a pod is tried again");
@@ -64,14 +75,41 @@ impl Serving {
             Some(State::Alive) => {}
         }
         if pod.metadata.deletion_timestamp.is_some() {
-            self.let_go(pod).await?;
-            return Ok(Action::await_change());
+            return self.end(pod).await;
         }
         let has_ended = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         if matches!(has_ended, Some("Succeeded" | "Failed")) {
             return Ok(Action::await_change());
         }
-        self.say(pod).await
+        match &self.says {
+            Says::Test(rules) => self.pretend(pod, rules).await,
+            Says::Engine(engine) => {
+                self.say(pod, engine.status_of(pod)).await?;
+                Ok(Action::await_change())
+            }
+        }
+    }
+
+    async fn end(&self, pod: &Pod) -> kube::Result<Action> {
+        if let Says::Engine(engine) = &self.says
+            && !engine.end(pod)
+        {
+            if let Some(status) = engine.last_status_of(pod) {
+                self.say(pod, status).await?;
+            }
+            return Ok(Action::await_change());
+        }
+        self.let_go(pod).await?;
+        Ok(Action::await_change())
+    }
+
+    async fn say(&self, pod: &Pod, status: Value) -> kube::Result<()> {
+        let uid = pod.uid().unwrap_or_default();
+        if status != self.known(&uid).2 {
+            self.write(pod, &status).await?;
+            self.remember(uid, status);
+        }
+        Ok(())
     }
 
     /// What the controllers do with pods of a node that they have not heard of for long. Nobody is there to end them.
@@ -86,8 +124,8 @@ impl Serving {
         Ok(Action::await_change())
     }
 
-    async fn say(&self, pod: &Pod) -> kube::Result<Action> {
-        let behaviour = self.rules.behaviour_of(pod);
+    async fn pretend(&self, pod: &Pod, rules: &Rules) -> kube::Result<Action> {
+        let behaviour = rules.behaviour_of(pod);
         let uid = pod.uid().unwrap_or_default();
         let (seen_for, address, said_before) = self.known(&uid);
         let said = say(pod, &behaviour, seen_for, &address, NO_TIME);

@@ -1,5 +1,6 @@
 //! Volumes for claims of our storage class: each gets one of the size that it asks for, and when it is gone, so is the volume.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,30 +33,33 @@ pub(crate) async fn register(client: &Client, storage: &Storage) -> kube::Result
     classes.patch(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(class)).await.map(drop)
 }
 
+struct Context {
+    client: Client,
+    class: String,
+    /// Where what is in the volumes is, by their names.
+    directory: Option<PathBuf>,
+}
+
 /// Ends never.
-pub(crate) async fn serve(client: Client, storage: Storage) {
+pub(crate) async fn serve(client: Client, storage: Storage, directory: Option<PathBuf>) {
     let Storage::Class { name, .. } = storage else { return std::future::pending().await };
-    let class: Arc<str> = name.into();
     let claims = Controller::new(Api::<PersistentVolumeClaim>::all(client.clone()), watcher::Config::default());
     let volumes = Controller::new(Api::<PersistentVolume>::all(client.clone()), watcher::Config::default());
-    let context = Arc::new((client, class));
-    let provide = |claim: Arc<PersistentVolumeClaim>, context: Arc<(Client, Arc<str>)>| async move {
-        provide(&context.0, &context.1, &claim).await
-    };
-    let remove = |volume: Arc<PersistentVolume>, context: Arc<(Client, Arc<str>)>| async move {
-        remove(&context.0, &context.1, &volume).await
-    };
+    let context = Arc::new(Context { client, class: name, directory });
+    let provide =
+        |claim: Arc<PersistentVolumeClaim>, context: Arc<Context>| async move { provide(&context, &claim).await };
+    let remove = |volume: Arc<PersistentVolume>, context: Arc<Context>| async move { remove(&context, &volume).await };
     let claims = claims.run(provide, |_, _, _| Action::requeue(RETRY_AFTER), Arc::clone(&context));
     let volumes = volumes.run(remove, |_, _, _| Action::requeue(RETRY_AFTER), context);
     tokio::join!(claims.for_each(|_| async {}), volumes.for_each(|_| async {}));
 }
 
-async fn provide(client: &Client, class: &str, claim: &PersistentVolumeClaim) -> kube::Result<Action> {
+async fn provide(context: &Context, claim: &PersistentVolumeClaim) -> kube::Result<Action> {
     let spec = claim.spec.clone().unwrap_or_default();
-    let is_ours = spec.storage_class_name.as_deref() == Some(class) && spec.volume_name.is_none();
+    let is_ours = spec.storage_class_name.as_deref() == Some(context.class.as_str()) && spec.volume_name.is_none();
     if is_ours && claim.metadata.deletion_timestamp.is_none() {
-        let volume = volume_for(class, claim);
-        let volumes: Api<PersistentVolume> = Api::all(client.clone());
+        let volume = volume_for(context, claim);
+        let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
         let name = volume["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         volumes.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(volume)).await?;
     }
@@ -63,22 +67,24 @@ async fn provide(client: &Client, class: &str, claim: &PersistentVolumeClaim) ->
 }
 
 /// Named after the claim, so that the same claim never gets two.
-fn volume_for(class: &str, claim: &PersistentVolumeClaim) -> Value {
+fn volume_for(context: &Context, claim: &PersistentVolumeClaim) -> Value {
     let spec = claim.spec.clone().unwrap_or_default();
     let uid = claim.uid().unwrap_or_default();
+    let name = format!("pvc-{uid}");
+    let place = context.directory.clone().unwrap_or_else(|| PathBuf::from("/nonexistent")).join(&name);
     let size =
         spec.resources.and_then(|resources| resources.requests).and_then(|mut requests| requests.remove("storage"));
     json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": format!("pvc-{uid}"), "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER}},
         "spec": {
             "capacity": {"storage": size},
             "accessModes": spec.access_modes,
-            "storageClassName": class,
+            "storageClassName": context.class,
             "persistentVolumeReclaimPolicy": "Delete",
             "volumeMode": "Filesystem",
-            "hostPath": {"path": format!("/nonexistent/{uid}")},
+            "hostPath": {"path": place},
             "claimRef": {
                 "apiVersion": "v1", "kind": "PersistentVolumeClaim",
                 "name": claim.name_any(), "namespace": claim.namespace(), "uid": uid,
@@ -87,14 +93,19 @@ fn volume_for(class: &str, claim: &PersistentVolumeClaim) -> Value {
     })
 }
 
-async fn remove(client: &Client, class: &str, volume: &PersistentVolume) -> kube::Result<Action> {
-    let is_ours = volume.spec.as_ref().is_some_and(|spec| spec.storage_class_name.as_deref() == Some(class));
+async fn remove(context: &Context, volume: &PersistentVolume) -> kube::Result<Action> {
+    let is_ours =
+        volume.spec.as_ref().is_some_and(|spec| spec.storage_class_name.as_deref() == Some(context.class.as_str()));
     let is_released = volume.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Released");
     if is_ours && is_released && volume.metadata.deletion_timestamp.is_none() {
-        let volumes: Api<PersistentVolume> = Api::all(client.clone());
+        let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
         match volumes.delete(&volume.name_any(), &DeleteParams::default()).await {
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             other => drop(other?),
+        }
+        if let Some(directory) = &context.directory {
+            // Nothing was ever in it, if it is not there.
+            let _ = tokio::fs::remove_dir_all(directory.join(volume.name_any())).await;
         }
     }
     Ok(Action::await_change())

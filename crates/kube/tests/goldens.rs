@@ -1,7 +1,6 @@
 //! Federations and the objects they become, side by side in `goldens/`. With UPDATE_GOLDENS=1 the objects are written instead of
 //! compared; read them before you keep them.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -48,13 +47,14 @@ fn document(value: &Value) -> String {
 }
 
 /// What is known beside the resource, as the name of the file says.
-fn ground(name: &str) -> Ground {
+fn ground(name: &str, federation: &Federation) -> Ground {
+    let keys = federation.spec.security.node_auth.then(|| ("a".to_owned(), "fed-node-keys-a".to_owned()));
     let trust = Trust {
         server_secret: "fed-superlink-tls".to_owned(),
         authority_secret: "fed-trust".to_owned(),
         revision: "certificate-1".to_owned(),
         bundle_revision: "bundle-1".to_owned(),
-        node_keys: BTreeMap::from([("a".to_owned(), "fed-node-keys-a".to_owned())]),
+        node_keys: keys.into_iter().collect(),
         admin_secret: Some("fed-admin".to_owned()),
     };
     Ground {
@@ -83,7 +83,7 @@ fn federations_become_the_objects_they_became() {
         let text = std::fs::read_to_string(directory("federations").join(format!("{name}.yaml"))).unwrap();
         let resource = from_yaml(&YamlLoader::load_from_str(&text).unwrap()[0]);
         let federation = Federation::read(&resource).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let rendered = render(&federation, &ground(&name));
+        let rendered = render(&federation, &ground(&name, &federation));
         let mut made = remarks("problem", &rendered.problems) + &remarks("note", &rendered.notes);
         made.extend(rendered.objects.iter().map(|object| document(&object.0)));
         let path = directory("objects").join(format!("{name}.yaml"));

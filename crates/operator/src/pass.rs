@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
 use trellis_kube::federation::{Federation, KIND};
+use trellis_kube::flower::Programs;
 use trellis_kube::ground::durability;
 use trellis_kube::object::{self, Cause, Identity, Object, Owner, Verdict, digest, digest_of_live};
 use trellis_kube::render::{Durability, Ground, render};
@@ -145,6 +146,7 @@ impl Pass<'_> {
     /// Whether all went well, and when to come back at the latest.
     async fn run(&mut self) -> (bool, Option<Duration>) {
         let durability = self.durability();
+        let release = Programs::of(&self.federation).shown();
         let mut findings = Findings::default();
         let sizes = scaling::sizes(self.context, &self.federation, &self.seen).await;
         findings.add(sizes.findings);
@@ -152,6 +154,7 @@ impl Pass<'_> {
         findings.add(prepared.findings);
         self.troubles.append(&mut findings.troubles);
         self.waiting.append(&mut findings.waiting);
+        findings.fields.insert("release".to_owned(), release.into());
         if prepared.is_complete {
             let ground = Ground {
                 durability,
@@ -161,6 +164,7 @@ impl Pass<'_> {
             };
             let rendered = render(&self.federation, &ground);
             self.troubles.extend(rendered.problems.iter().map(Trouble::of_problem));
+            findings.conditions.push(status::advice(&rendered.notes));
             if rendered.problems.is_empty() {
                 self.bring_about(rendered.objects).await;
             }

@@ -294,7 +294,11 @@ impl Look<'_> {
         let ready = match submission(&self.runs.client, &self.run, &mark, expected_nodes(federation)).await {
             Ok(ready) => ready,
             // It was fit a moment ago: the next look tells what is wrong with it now.
-            Err(Unsent::Later(_) | Unsent::Unfit(_)) => return false,
+            Err(Unsent::Unfit(_)) => return false,
+            Err(Unsent::Later(why)) => {
+                tracing::warn!(run = self.run.name, "the run was not submitted: {why}");
+                return false;
+            }
         };
         let FederationRun { namespace, name, .. } = &self.run;
         match reached.superlink.start_run(ready.bundle.fab, ready.values).await {

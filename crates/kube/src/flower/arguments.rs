@@ -132,15 +132,17 @@ fn flower_superlink(arguments: &mut Arguments<'_>, program: Program, call: &Supe
         // The default is this machine only.
         arguments.set("--host", "0.0.0.0");
     }
-    if let Channel::Tls(files) = call.channel {
-        if apps_have_own_certificate(program, call.isolation) {
+    match call.channel {
+        Channel::Tls(files) if apps_have_own_certificate(program, call.isolation) => {
             arguments.set("--appio-ssl-certfile", files.certificate);
             arguments.set("--appio-ssl-keyfile", files.key);
             arguments.set("--appio-ssl-ca-certfile", files.authority);
-        } else if program.before(APPS_BY_HTTP) {
-            // It has no TLS: nobody outside of the pod shall reach it.
+        }
+        channel if program.before(APPS_BY_HTTP) && !serves_serverappio(program, call.isolation, channel) => {
+            // It asks nobody who they are: nobody outside of the pod shall reach it.
             arguments.set("--serverappio-api-address", format_args!("127.0.0.1:{SERVERAPPIO_PORT}"));
         }
+        _ => {}
     }
     if let Some(directory) = call.state {
         arguments.set("--database", format_args!("{directory}/superlink.db"));
@@ -227,9 +229,9 @@ pub fn supernode(call: &SuperNode<'_>) -> Vec<String> {
         Channel::Theirs => {}
         Channel::Tls(files) => arguments.set("--root-certificates", files.authority),
     }
-    let by_grpc = call.program == Program::Unknown || call.program.before(APPS_BY_HTTP);
-    if call.isolation == Isolation::Process && by_grpc {
-        // Who reaches it can take work from the node. The SuperExec is in the same pod.
+    // Who reaches it can take work from the node. Apps and the SuperExec are in the same pod.
+    let unknown_with_superexec = call.program == Program::Unknown && call.isolation == Isolation::Process;
+    if unknown_with_superexec || call.program.before(APPS_BY_HTTP) {
         arguments.set("--clientappio-api-address", format_args!("127.0.0.1:{CLIENTAPPIO_PORT}"));
     }
     if let Some(key) = call.key {

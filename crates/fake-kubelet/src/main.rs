@@ -1,0 +1,64 @@
+//! The kubelet for tests as a program, for suites that are not written in Rust.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use trellis_fake_kubelet::processes::ProcessSettings;
+use trellis_fake_kubelet::processes::images::Images;
+use trellis_fake_kubelet::{Kubelet, Settings, Storage};
+
+/// Registers nodes with an API server and runs the pods that are placed there, or says that they run.
+#[derive(Parser)]
+struct Arguments {
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// How many nodes; they are `node-0`, `node-1` and so on.
+    #[arg(long, default_value_t = 2)]
+    nodes: usize,
+    /// No storage class: claims stay without volumes.
+    #[arg(long)]
+    no_storage: bool,
+    /// Pods are processes, which keep their files here. Needs root and a network namespace of its own.
+    #[arg(long, value_name = "DIRECTORY", requires = "images")]
+    processes: Option<PathBuf>,
+    /// JSON: which programs of this machine are in which image.
+    #[arg(long, value_name = "FILE")]
+    images: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match settings(Arguments::parse()) {
+        Ok((kubeconfig, settings)) => serve(&kubeconfig, settings),
+        Err(why) => {
+            eprintln!("fake-kubelet: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn settings(arguments: Arguments) -> Result<(PathBuf, Settings), String> {
+    let mut settings = Settings::nodes("node", arguments.nodes);
+    if arguments.no_storage {
+        settings.storage = Storage::Nothing;
+    }
+    if let (Some(directory), Some(file)) = (arguments.processes, arguments.images) {
+        let told = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+        let content = std::fs::read(&file).map_err(|why| told(&why))?;
+        let images: Images = serde_json::from_slice(&content).map_err(|why| told(&why))?;
+        let directory = std::path::absolute(directory).map_err(|why| told(&why))?;
+        settings.processes = Some(ProcessSettings { directory, images });
+    }
+    Ok((arguments.kubeconfig, settings))
+}
+
+/// Until a signal ends the process, and with it all pods.
+fn serve(kubeconfig: &std::path::Path, settings: Settings) -> ExitCode {
+    let _kubelet = Kubelet::start(kubeconfig, settings);
+    println!("ready");
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,245 @@
+//! Pods whose containers are processes of this machine, each pod in a network of its own, each container with its own view of
+//! the file system. Images are directories with programs (`images`); services are addresses that a proxy serves.
+//!
+//! `expand`, `plan`, `names` and `told` decide; `sandbox`, `container`, `volumes`, `probe` and `proxy` do; `life` is one pod.
+//! Needs root and a network namespace that is nobody else's. There are no cgroups: limits are not enforced.
+
+mod command;
+mod container;
+mod expand;
+pub mod images;
+mod life;
+mod names;
+mod plan;
+mod probe;
+mod proxy;
+mod sandbox;
+mod told;
+mod volumes;
+mod world;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::reflector::ObjectRef;
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use images::Images;
+use life::Life;
+use proxy::Proxy;
+use told::Told;
+use world::World;
+
+const FIRST_ADDRESS: u32 = u32::from_be_bytes([10, 244, 0, 1]);
+/// Changes that come together are followed together.
+const SETTLE: Duration = Duration::from_millis(30);
+/// As programs of the kubelet's own network see names; beside the pods' own files.
+const HOSTS: &str = "hosts";
+
+/// Where pods live, and what their images hold.
+#[derive(Debug, Clone)]
+pub struct ProcessSettings {
+    /// `hosts` is for programs outside pods, `logs/<namespace>_<pod>/<container>.log` what containers write.
+    pub directory: PathBuf,
+    pub images: Images,
+}
+
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    api_server: SocketAddr,
+    pods: Mutex<HashMap<String, Entry>>,
+    changed: Arc<watch::Sender<()>>,
+}
+
+struct Entry {
+    told: Arc<Told>,
+    stop: watch::Sender<Option<Duration>>,
+}
+
+/// What all pods have in common.
+struct Shared {
+    client: Client,
+    world: Arc<World>,
+    images: Images,
+    directory: PathBuf,
+    next_address: AtomicU32,
+    /// By the pod's directory: its namespace, and what its file of names ends with.
+    named: Mutex<BTreeMap<PathBuf, (String, String)>>,
+}
+
+impl Engine {
+    pub async fn start(client: &Client, settings: ProcessSettings, api_server: SocketAddr) -> Result<Engine, String> {
+        sandbox::prepare_network().await?;
+        let directory = settings.directory;
+        fs::create_dir_all(&directory).map_err(|why| format!("{}: {why}", directory.display()))?;
+        let shared = Shared {
+            world: Arc::new(World::watch(client).await),
+            client: client.clone(),
+            images: settings.images,
+            directory,
+            next_address: AtomicU32::new(FIRST_ADDRESS),
+            named: Mutex::default(),
+        };
+        Ok(Engine {
+            shared: Arc::new(shared),
+            api_server,
+            pods: Mutex::default(),
+            changed: Arc::new(watch::Sender::new(())),
+        })
+    }
+
+    /// Some pod may have something new to say.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// What there is to say of a pod. One that was not known starts.
+    pub fn status_of(&self, pod: &Pod) -> Value {
+        let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = pods.entry(pod.uid().unwrap_or_default()).or_insert_with(|| self.begin(pod));
+        entry.told.read(told::PodTold::status)
+    }
+
+    fn begin(&self, pod: &Pod) -> Entry {
+        let changed = Arc::clone(&self.changed);
+        let told = Told::new(Life::first_told(pod), move || changed.send_replace(()));
+        let (told, (stop, stopped)) = (Arc::new(told), watch::channel(None));
+        let life = Life { shared: Arc::clone(&self.shared), pod: pod.clone(), told: Arc::clone(&told), stop: stopped };
+        tokio::spawn(life.live());
+        Entry { told, stop }
+    }
+
+    /// Ends it; true when nothing of it is left, which a later call tells if this one does not.
+    pub fn end(&self, pod: &Pod) -> bool {
+        let uid = pod.uid().unwrap_or_default();
+        let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = pods.get(&uid) else { return true };
+        let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or_default().max(1).unsigned_abs();
+        entry.stop.send_if_modified(|stop| stop.is_none() && stop.replace(Duration::from_secs(grace)).is_none());
+        let is_gone = entry.told.read(|told| told.is_gone);
+        if is_gone {
+            pods.remove(&uid);
+        }
+        is_gone
+    }
+
+    /// What is there of an ending pod.
+    pub fn last_status_of(&self, pod: &Pod) -> Option<Value> {
+        let pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.get(&pod.uid()?).map(|entry| entry.told.read(told::PodTold::status))
+    }
+
+    /// Names and addresses of services follow the cluster, and pods that somebody removed without asking end. Ends never.
+    pub async fn serve(&self) {
+        let mut proxy = Proxy::default();
+        let mut changed = self.shared.world.changes();
+        loop {
+            let world = &self.shared.world;
+            let (services, slices) = (world.services.state(), world.slices.state());
+            proxy.follow(names::routes(&services, &slices, self.api_server)).await;
+            self.shared.update_names();
+            self.end_removed();
+            if changed.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            tokio::time::sleep(SETTLE).await;
+            changed.mark_unchanged();
+        }
+    }
+
+    fn end_removed(&self) {
+        let there: std::collections::HashSet<String> =
+            self.shared.world.pods.state().iter().filter_map(|pod| pod.metadata.uid.clone()).collect();
+        let mut pods = self.pods.lock().unwrap_or_else(PoisonError::into_inner);
+        pods.retain(|uid, entry| {
+            if !there.contains(uid) {
+                entry.stop.send_if_modified(|stop| stop.is_none() && stop.replace(Duration::from_secs(1)).is_none());
+            }
+            there.contains(uid) || !entry.told.read(|told| told.is_gone)
+        });
+    }
+}
+
+impl Shared {
+    /// And a name for the pod's interface.
+    fn next_address(&self) -> (Ipv4Addr, String) {
+        let number = self.next_address.fetch_add(1, Ordering::Relaxed);
+        (Ipv4Addr::from(number), format!("pod{}", number - FIRST_ADDRESS))
+    }
+
+    fn claims(&self) -> PathBuf {
+        self.directory.join(crate::CLAIMS)
+    }
+
+    fn directory_of(&self, pod: &Pod) -> PathBuf {
+        let metadata = &pod.metadata;
+        let name = [&metadata.namespace, &metadata.name, &metadata.uid]
+            .map(|part| part.as_deref().unwrap_or_default())
+            .join("_");
+        self.directory.join("pods").join(name)
+    }
+
+    fn log_of(&self, pod: &Pod, container: &str) -> Result<PathBuf, String> {
+        let directory =
+            self.directory.join("logs").join(format!("{}_{}", pod.namespace().unwrap_or_default(), pod.name_any()));
+        fs::create_dir_all(&directory).map_err(|why| format!("{}: {why}", directory.display()))?;
+        Ok(directory.join(format!("{container}.log")))
+    }
+
+    /// What clients of the API server look for.
+    fn service_variables(&self) -> [(String, String); 2] {
+        let kubernetes = self.world.services.get(&ObjectRef::new("kubernetes").within("default"));
+        let address = kubernetes.and_then(|service| service.spec.clone()?.cluster_ip).unwrap_or_default();
+        [("KUBERNETES_SERVICE_HOST".to_owned(), address), ("KUBERNETES_SERVICE_PORT".to_owned(), "443".to_owned())]
+    }
+
+    fn write_names(&self, pod: &Pod, directory: &Path, address: Ipv4Addr) -> std::io::Result<()> {
+        fs::create_dir_all(directory)?;
+        let spec = pod.spec.clone().unwrap_or_default();
+        let mut own = format!("{address} {}\n", plan::host_name(pod));
+        for alias in spec.host_aliases.iter().flatten() {
+            own +=
+                &format!("{} {}\n", alias.ip, alias.hostnames.iter().flatten().cloned().collect::<Vec<_>>().join(" "));
+        }
+        // Nobody to ask but the file of names.
+        File::create(directory.join("resolv.conf"))?.write_all(b"")?;
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        named.insert(directory.to_owned(), (pod.namespace().unwrap_or_default(), own));
+        drop(named);
+        self.update_names();
+        Ok(())
+    }
+
+    fn forget_hosts(&self, directory: &Path) {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner).remove(directory);
+    }
+
+    fn update_names(&self) {
+        let (services, slices) = (self.world.services.state(), self.world.slices.state());
+        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let outside = (self.directory.clone(), (String::new(), String::new()));
+        for (directory, (namespace, own)) in named.iter().chain([(&outside.0, &outside.1)]) {
+            let content = names::hosts(namespace, &services, &slices) + own;
+            if let Err(why) = overwrite(&directory.join(HOSTS), &content) {
+                tracing::warn!(directory = %directory.display(), %why, "names are not up to date");
+            }
+        }
+    }
+}
+
+/// In place, since the file itself is what containers have mounted; what is there is whole at any moment but for its tail.
+fn overwrite(path: &Path, content: &str) -> std::io::Result<()> {
+    let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+    file.write_all_at(content.as_bytes(), 0)?;
+    file.set_len(content.len() as u64)
+}
