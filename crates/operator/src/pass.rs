@@ -21,6 +21,7 @@ use crate::context::{Context, Findings, Made};
 use crate::events::News;
 use crate::kinds::{DEPLOYMENT, Kind};
 use crate::metrics::State;
+use crate::trust::enrol;
 use crate::{scaling, trust};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -169,6 +170,8 @@ impl Pass<'_> {
                 self.bring_about(rendered.objects).await;
             }
         }
+        let enrolled = enrol::in_pass(self.context, &self.federation, &self.seen, &prepared.keys).await;
+        findings.add(enrolled);
         self.tell_done();
         let told = self.tell_status(durability, &findings).await;
         // What only a change can end is not tried again and again; the API server's word may change without one.
