@@ -54,7 +54,8 @@ impl Plan {
         let command = given(&container.command);
         let mut argv = if command.is_empty() { image.entrypoint.clone() } else { command };
         argv.extend(given(&container.args));
-        let mut mounts: Vec<Mount> = image.directories.iter().map(|path| Mount::same(path)).collect();
+        let of_image = |(target, source): (&PathBuf, &PathBuf)| Mount::read_only(source, target);
+        let mut mounts: Vec<Mount> = image.content.iter().map(of_image).collect();
         for mount in container.volume_mounts.iter().flatten() {
             let volume = volumes.get(&mount.name).ok_or_else(|| format!("volume {} is not there", mount.name))?;
             let below = match (&mount.sub_path, &mount.sub_path_expr) {
@@ -148,8 +149,8 @@ impl Plan {
 }
 
 impl Mount {
-    pub fn same(path: &Path) -> Mount {
-        Mount { source: path.to_owned(), target: path.to_owned(), is_read_only: true }
+    pub fn read_only(source: &Path, target: &Path) -> Mount {
+        Mount { source: source.to_owned(), target: target.to_owned(), is_read_only: true }
     }
 }
 
@@ -196,7 +197,7 @@ mod tests {
     fn image() -> Image {
         serde_json::from_value(json!({
             "name": "flwr/supernode:1.25.0", "entrypoint": ["flower-supernode"], "user": 49999, "user_is_a_name": true,
-            "directories": ["/opt/flower"], "directory": "/app",
+            "content": {"/opt/flower": "/home/me/flower"}, "directory": "/app",
         }))
         .expect("an image")
     }

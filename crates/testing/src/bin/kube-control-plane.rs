@@ -1,6 +1,6 @@
-//! A control plane for suites that are not written in Rust: prints where its kubeconfig is, and ends with its input.
+//! A control plane for suites that are not written in Rust: prints where its kubeconfig is, and ends with a
+//! signal.
 
-use std::io::Read;
 use std::process::ExitCode;
 
 use trellis_testing::kube::{ControlPlane, Parts};
@@ -11,7 +11,8 @@ const CANNOT_BE_HAD: u8 = 75;
 fn main() -> ExitCode {
     let Some(plane) = ControlPlane::start(Parts::WithScheduler) else { return ExitCode::from(CANNOT_BE_HAD) };
     println!("{}", plane.kubeconfig().display());
-    // Whoever started it holds the other end.
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    ExitCode::SUCCESS
+    // What a signal leaves behind, the control plane's watchdog ends.
+    loop {
+        std::thread::park();
+    }
 }
