@@ -22,6 +22,8 @@ use trellis_testing::kube::Parts;
 const KUBECONFIG: &str = "TRELLIS_TEST_OPERATOR_KUBECONFIG";
 const NAMESPACE: &str = "TRELLIS_TEST_OPERATOR_NAMESPACE";
 const IDENTITY: &str = "TRELLIS_TEST_OPERATOR_IDENTITY";
+/// Pods become ready: an upgrade waits for the SuperLink to serve before its pools follow.
+const PARTS: Parts = Parts::WithScheduler;
 const GLANCE: Duration = Duration::from_millis(100);
 /// Of a leader that was killed.
 const TAKEOVER: Duration = Duration::from_secs(15);
@@ -172,7 +174,7 @@ fn until_as_wanted(stage: &Stage) {
 
 /// Federations are made, scaled, upgraded, switched and deleted while the operator is killed at any moment.
 fn killed_at_random(name: &str, federations: usize, kills: usize) {
-    let Some(stage) = Stage::without_operator(Parts::WithControllers, name) else { return };
+    let Some(stage) = Stage::without_operator(PARTS, name) else { return };
     let mut random = Random(0x5eed_0000_0000_0001 + kills as u64);
     for kill in 0..kills {
         let operator = Process::start(&stage, None);
@@ -217,7 +219,7 @@ fn a_hundred_kills_among_fifty_federations() {
 /// The leader is killed; another one acts within 15 s. The first one comes back and waits.
 #[test]
 fn another_operator_takes_over_from_a_leader_that_was_killed() {
-    let Some(stage) = Stage::without_operator(Parts::WithControllers, "leader") else { return };
+    let Some(stage) = Stage::without_operator(PARTS, "leader") else { return };
     let first = Process::start(&stage, Some("first"));
     let holder = |seen: &Value| seen["spec"]["holderIdentity"].as_str().map(str::to_owned);
     stage.until("lease/trellis-operator", |seen| holder(seen).filter(|holder| holder == "first"));
@@ -242,7 +244,7 @@ fn another_operator_takes_over_from_a_leader_that_was_killed() {
 /// Somebody writes to the same objects and to the resource all the time; conflicts do not keep the operator from its work.
 #[test]
 fn a_writer_that_interferes_does_not_stop_it() {
-    let Some(mut stage) = Stage::without_operator(Parts::WithControllers, "conflict") else { return };
+    let Some(mut stage) = Stage::without_operator(PARTS, "conflict") else { return };
     stage.start_operator();
     stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 2)]));
     stage.until_there("statefulset/fl-supernode-a");

@@ -286,7 +286,7 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
 pub fn federation(name: &str, mode: &str, isolation: &str, pools: &[(&str, i32)]) -> Value {
     let process = isolation == "process";
     let pools = pools.iter().map(|(pool, replicas)| {
-        let mut pool = json!({"name": pool, "images": {}});
+        let mut pool = json!({"name": pool});
         if mode == "StatefulSet" {
             pool["replicas"] = (*replicas).into();
         }
