@@ -35,8 +35,8 @@ demo-flower: release ## the same with an unmodified Flower app, sent by the offi
 
 .PHONY: test
 test: provision ## all Rust tests, then the quick part of the suites against official Flower
+	$(CARGO) build --workspace --bins --tests
 	$(CARGO) test --workspace
-	$(CARGO) build --package trellis --package trellis-fake-kubelet --package trellis-testing
 	TRELLIS_BIN=$(DEBUG_BIN) $(PYTHON) tests/run.py --optional -m quick $(ARGS)
 
 .PHONY: lint
