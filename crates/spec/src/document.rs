@@ -22,7 +22,7 @@ pub(crate) use coordinator::{CoordinatorDraft, Fit, ISOLATIONS, MEDIA, Medium, i
 pub(crate) use pool::{FRAMEWORKS, PoolDraft, VENDORS, plain_pool};
 pub(crate) use scaling::{POLICIES, PolicyKind, show_change};
 pub(crate) use security::{Mode, TLS_MODES};
-pub(crate) use site::{CONTAINERS, SiteDraft};
+pub(crate) use site::{CONTAINERS, EXPOSURES, SiteDraft};
 pub use training::STRATEGIES;
 pub(crate) use training::TrainingDraft;
 

@@ -159,7 +159,7 @@ pub struct Site {
 pub enum Driver {
     Local { containers: Containers },
     OpenNebula(OneSite),
-    Kubernetes { context: Option<String>, namespace: String },
+    Kubernetes(KubeSite),
 }
 
 /// A zone of an OpenNebula cloud, and what VMs there are made of.
@@ -182,6 +182,67 @@ pub struct OneSite {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OneImages {
+    pub superlink: Option<String>,
+    pub supernode: Option<String>,
+}
+
+/// A namespace of a Kubernetes cluster, and what pods there are made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubeSite {
+    /// `None`: as kubectl finds it, or the cluster that we run in.
+    #[serde(default)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Of the kubeconfig; `None`: the current one.
+    pub context: Option<String>,
+    pub namespace: String,
+    /// How the coordinator is reached from outside of the cluster.
+    #[serde(default)]
+    pub exposure: Exposure,
+    /// Annotations of the coordinator's Service, for whoever provides load balancers.
+    #[serde(default)]
+    pub service_annotations: BTreeMap<String, String>,
+    /// `None`: the cluster's default one.
+    #[serde(default)]
+    pub storage_class: Option<String>,
+    #[serde(default)]
+    pub images: KubeImages,
+    /// Names of secrets.
+    #[serde(default)]
+    pub image_pull_secrets: Vec<String>,
+    /// Labels of the machines that pods may be on.
+    #[serde(default)]
+    pub node_selector: BTreeMap<String, String>,
+}
+
+impl KubeSite {
+    /// A namespace of the cluster that is found without being told.
+    pub fn of(namespace: &str) -> KubeSite {
+        KubeSite {
+            kubeconfig: None,
+            context: None,
+            namespace: namespace.to_owned(),
+            exposure: Exposure::default(),
+            service_annotations: BTreeMap::new(),
+            storage_class: None,
+            images: KubeImages::default(),
+            image_pull_secrets: Vec::new(),
+            node_selector: BTreeMap::new(),
+        }
+    }
+}
+
+/// From where the coordinator's Service is reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exposure {
+    #[default]
+    Cluster,
+    NodePort,
+    LoadBalancer,
+}
+
+/// `None`: those that are named after our programs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubeImages {
     pub superlink: Option<String>,
     pub supernode: Option<String>,
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 
 pub(crate) use basic::{Choice, choice, choice_name, flag, name, one_of, path, port, text, whole, word};
-pub(crate) use config::{arguments, config_values, environment, node_config};
+pub(crate) use config::{arguments, config_values, environment, labels, node_config};
 pub(crate) use quantity::{Unavailable, bytes, cpu, duration, fraction, share, unavailable};
 
 use crate::problem::Place;

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use crate::document::{CoordinatorDraft, Fit, PoolDraft, SiteDraft, Spec, TrainingDraft};
 use crate::federation::{
-    Coordinator, Driver, Endpoints, Federation, FlowerVersion, Isolation, Link, Monitoring, Name, Persistence, Pool,
-    Runtime, Security, Site, Tls, Training,
+    Coordinator, Driver, Endpoints, Federation, FlowerVersion, Isolation, KubeSite, Link, Monitoring, Name,
+    Persistence, Pool, Runtime, Security, Site, Tls, Training,
 };
 use crate::kind::{Choice, Unavailable, choice, flag, name, text, whole};
 use crate::object::{self, Object};
@@ -42,7 +42,7 @@ pub(crate) fn federation(document: &Node, place: Place) -> Option<Federation> {
     object::read_leniently(document, place, |document| {
         document.ignore(&["apiVersion", "kind", "status"]);
         let (name, namespace) = document.required_object("metadata", "", metadata);
-        let site = Driver::Kubernetes { context: None, namespace };
+        let site = Driver::Kubernetes(KubeSite::of(&namespace));
         document.required_object("spec", "", |spec| read(spec, site.clone())).checked(name)
     })
 }

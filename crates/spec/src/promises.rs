@@ -40,7 +40,7 @@ impl Federation {
                 Driver::Local { .. } => {
                     "When the SuperLink dies, runs that are at work fail, because its SuperExec is ended with it."
                 }
-                Driver::OpenNebula(_) | Driver::Kubernetes { .. } => return None,
+                Driver::OpenNebula(_) | Driver::Kubernetes(_) => return None,
             },
         };
         Some(lost.to_owned())

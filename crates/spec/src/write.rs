@@ -10,12 +10,12 @@ use serde_json::json;
 
 use crate::amount::{show_bytes, show_cpu, show_duration};
 use crate::document::{
-    API_VERSION, CONTAINERS, FRAMEWORKS, ISOLATIONS, KIND, MEDIA, Medium, Mode, POLICIES, PolicyKind, TLS_MODES,
-    VENDORS, show_change,
+    API_VERSION, CONTAINERS, EXPOSURES, FRAMEWORKS, ISOLATIONS, KIND, MEDIA, Medium, Mode, POLICIES, PolicyKind,
+    TLS_MODES, VENDORS, show_change,
 };
 use crate::federation::{
-    Change, ConfigTemplate, Coordinator, Driver, Endpoints, Federation, Gpu, Link, OneSite, Persistence, Pool,
-    Resources, Scaling, ScalingPolicy, Security, Site, SiteRule, Tls, WireGuardLink,
+    Change, ConfigTemplate, Coordinator, Driver, Endpoints, Federation, Gpu, KubeSite, Link, OneSite, Persistence,
+    Pool, Resources, Scaling, ScalingPolicy, Security, Site, SiteRule, Tls, WireGuardLink,
 };
 use crate::kind::choice_name;
 use yaml::{Map, Out, emit};
@@ -47,10 +47,7 @@ fn site(site: &Site) -> Out {
             map.put("local", Map::new().put("containers", choice_name(&CONTAINERS, containers)))
         }
         Driver::OpenNebula(one) => map.put("opennebula", opennebula(one)),
-        Driver::Kubernetes { context, namespace } => {
-            let fields = Map::new().maybe("context", context.as_deref()).put("namespace", namespace.as_str());
-            map.put("kubernetes", fields)
-        }
+        Driver::Kubernetes(kube) => map.put("kubernetes", kubernetes(kube)),
     };
     map.maybe("link", link(site)).into()
 }
@@ -67,6 +64,26 @@ fn opennebula(one: &OneSite) -> Map {
         .put("network", one.network.as_str())
         .maybe("datastore", one.datastore.as_deref())
         .put("images", images)
+}
+
+fn kubernetes(kube: &KubeSite) -> Map {
+    let service = Map::new().put("type", choice_name(&EXPOSURES, &kube.exposure));
+    let service = match kube.service_annotations.is_empty() {
+        true => service,
+        false => service.put("annotations", environment(&kube.service_annotations)),
+    };
+    let images = Map::new()
+        .maybe("superlink", kube.images.superlink.as_deref())
+        .maybe("supernode", kube.images.supernode.as_deref());
+    Map::new()
+        .maybe("kubeconfig", kube.kubeconfig.as_deref().map(path))
+        .maybe("context", kube.context.as_deref())
+        .put("namespace", kube.namespace.as_str())
+        .put("service", service)
+        .maybe("storageClass", kube.storage_class.as_deref())
+        .put("images", images)
+        .put("imagePullSecrets", arguments(&kube.image_pull_secrets))
+        .put("nodeSelector", environment(&kube.node_selector))
 }
 
 /// `None`: there is nothing to say about it.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use trellis_spec::{Problems, read, read_with_warnings, to_yaml};
 
 /// Mappings whose keys are the user's.
-const FREE: [&str; 3] = ["env", "nodeConfig", "runConfig"];
+const FREE: [&str; 5] = ["env", "nodeConfig", "runConfig", "annotations", "nodeSelector"];
 const YAML_LIKE: &str =
     "([-:?&*!|>%@`#,\\[\\]{}'\"~<a1 \t\n]|: |- |--- |<<: |\\.\\.\\.\n|apiVersion: |spec:\n  ){0,60}";
 const PIECE: &str = "[-:{}\\[\\]\"'a1 \n&*|]{0,6}";

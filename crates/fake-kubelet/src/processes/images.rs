@@ -17,9 +17,9 @@ pub struct Image {
     /// As pods name it; a `*` at the end stands for anything.
     pub name: String,
     pub entrypoint: Vec<String>,
-    /// Directories (or files) of this machine that are in it, at the same place, read-only.
+    /// What is in it beside the system: where, and which file or directory of this machine that is. Read-only.
     #[serde(default)]
-    pub directories: Vec<PathBuf>,
+    pub content: BTreeMap<PathBuf, PathBuf>,
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     #[serde(default)]

@@ -211,8 +211,7 @@ impl Life {
         let known = variables(&self.pod, container, &*self.shared.world).map_err(misconfigured)?;
         let mut plan = Plan::of(&self.pod, container, image, known, &home.volumes).map_err(misconfigured)?;
         for (file, target) in [("hosts", "/etc/hosts"), ("resolv.conf", "/etc/resolv.conf")] {
-            let source = home.directory.join(file);
-            plan.mounts.push(Mount { source, target: PathBuf::from(target), is_read_only: true });
+            plan.mounts.push(Mount::read_only(&home.directory.join(file), Path::new(target)));
         }
         for (name, value) in self.shared.service_variables() {
             plan.env.entry(name).or_insert(value);

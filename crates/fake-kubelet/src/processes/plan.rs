@@ -54,7 +54,8 @@ impl Plan {
         let command = given(&container.command);
         let mut argv = if command.is_empty() { image.entrypoint.clone() } else { command };
         argv.extend(given(&container.args));
-        let mut mounts: Vec<Mount> = image.directories.iter().map(|path| Mount::same(path)).collect();
+        let of_image = |(target, source): (&PathBuf, &PathBuf)| Mount::read_only(source, target);
+        let mut mounts: Vec<Mount> = image.content.iter().map(of_image).collect();
         for mount in container.volume_mounts.iter().flatten() {
             let volume = volumes.get(&mount.name).ok_or_else(|| format!("volume {} is not there", mount.name))?;
             let below = match (&mount.sub_path, &mount.sub_path_expr) {
@@ -104,20 +105,24 @@ impl Plan {
         let home = inside(&self.directory);
         let Identity { user, group, .. } = self.identity;
         lines.push(format!("[ -d {home} ] || {{ mkdir -p {home} && chown {user}:{group} {home}; }}"));
-        for mount in &self.mounts {
-            let (source, target) = (quote(&mount.source.display().to_string()), inside(&mount.target));
-            lines.push(format!("if [ -d {source} ]; then mkdir -p {target}; else mkdir -p \"$(dirname {target})\" && touch {target}; fi"));
+        let pairs =
+            self.mounts.iter().map(|mount| (quote(&mount.source.display().to_string()), inside(&mount.target), mount));
+        let pairs: Vec<_> = pairs.collect();
+        for (source, target, _) in &pairs {
+            let file = format!("mkdir -p \"$(dirname {target})\" && touch {target}");
+            lines.push(format!("if [ -d {source} ]; then mkdir -p {target}; else {file}; fi"));
+        }
+        if self.is_root_read_only {
+            let hidden: Vec<String> = HIDDEN.iter().map(|path| inside(Path::new(path))).collect();
+            // Before anything of this machine is mounted there, and each mount for itself: never a whole file system.
+            let places = format!("{base}/root {}", hidden.join(" "));
+            lines.push(format!("for place in {places}; do mount -o remount,bind,ro \"$place\"; done"));
+        }
+        for (source, target, mount) in &pairs {
             lines.push(format!("mount --bind {source} {target}"));
             if mount.is_read_only {
                 lines.push(format!("mount -o remount,bind,ro {target}"));
             }
-        }
-        if self.is_root_read_only {
-            let hidden: Vec<String> = HIDDEN.iter().map(|path| inside(Path::new(path))).collect();
-            lines.push(format!(
-                "for place in {base}/root {}; do mount -o remount,ro \"$place\"; done",
-                hidden.join(" ")
-            ));
         }
         lines.push(format!("exec chroot {base}/root {}", self.program(&self.argv)));
         lines.join("\n")
@@ -148,8 +153,8 @@ impl Plan {
 }
 
 impl Mount {
-    pub fn same(path: &Path) -> Mount {
-        Mount { source: path.to_owned(), target: path.to_owned(), is_read_only: true }
+    pub fn read_only(source: &Path, target: &Path) -> Mount {
+        Mount { source: source.to_owned(), target: target.to_owned(), is_read_only: true }
     }
 }
 
@@ -196,7 +201,7 @@ mod tests {
     fn image() -> Image {
         serde_json::from_value(json!({
             "name": "flwr/supernode:1.25.0", "entrypoint": ["flower-supernode"], "user": 49999, "user_is_a_name": true,
-            "directories": ["/opt/flower"], "directory": "/app",
+            "content": {"/opt/flower": "/home/me/flower"}, "directory": "/app",
         }))
         .expect("an image")
     }

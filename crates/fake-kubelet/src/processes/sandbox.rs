@@ -11,6 +11,8 @@ use super::command::{run, run_with_input};
 /// The kubelet's end of each pod's cable. No pod routes through another.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The destination of a default route, as the kernel prints it.
+const ANYWHERE: &str = "00000000";
 
 /// Held by a process that does nothing, and gone with it.
 pub(super) struct Sandbox {
@@ -67,8 +69,10 @@ impl Sandbox {
 
 /// Pods reach each other through the kubelet's network, so that one must be nobody else's.
 pub(super) async fn prepare_network() -> Result<(), String> {
-    let link = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).map_err(|why| why.to_string());
-    if link("self")? == link("1")? {
+    let routes =
+        std::fs::read_to_string("/proc/self/net/route").map_err(|why| format!("no routes to be seen: {why}"))?;
+    let leads_out = |line: &str| line.split_whitespace().nth(1) == Some(ANYWHERE);
+    if routes.lines().any(leads_out) {
         return Err(
             "pods as processes need a network namespace of their own: start this with `unshare --net`".to_owned()
         );

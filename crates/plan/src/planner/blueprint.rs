@@ -91,7 +91,7 @@ fn program(federation: &Federation, inventory: &Inventory, image: Option<&str>) 
 fn containers(site: &Site) -> Option<Containers> {
     match site.driver {
         Driver::Local { containers } => Some(containers),
-        Driver::OpenNebula(_) | Driver::Kubernetes { .. } => None,
+        Driver::OpenNebula(_) | Driver::Kubernetes(_) => None,
     }
 }
 

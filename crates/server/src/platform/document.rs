@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use trellis_api::Detail;
-use trellis_spec::{Driver, Federation, Name, OneSite, Persistence, Problem, Problems, Tls, read_with_warnings};
+use trellis_spec::{
+    Driver, Federation, KubeSite, Name, OneSite, Persistence, Problem, Problems, Tls, read_with_warnings,
+};
 
 use super::Refusal;
-use super::sites::Sites;
 
 /// A document that can be used.
 #[derive(Debug)]
@@ -39,16 +40,6 @@ pub fn read(text: &str, file: &str, name: Option<&str>) -> Result<Document, Refu
     }
 }
 
-/// Refuses sites where nothing could ever be made.
-pub fn check_drivers(federation: &Federation, sites: &Sites) -> Result<(), Refusal> {
-    let lacking = federation.sites.iter().enumerate().filter_map(|(index, site)| {
-        let advice = "use a Trellis that has it, or a local site";
-        Some(wrong(&format!("spec.sites[{index}]"), sites.lacking(site)?, advice))
-    });
-    let details: Vec<Detail> = lacking.collect();
-    if details.is_empty() { Ok(()) } else { Err(invalid("the document wants what this server does not have", details)) }
-}
-
 /// A path is looked up where the server is, so that one which begins nowhere would mean something else than was meant.
 fn relative_paths(federation: &Federation) -> Vec<Detail> {
     let mut paths: Vec<(String, &Path)> = Vec::new();
@@ -65,8 +56,14 @@ fn relative_paths(federation: &Federation) -> Vec<Detail> {
         }
     }
     for (index, site) in federation.sites.iter().enumerate() {
-        if let Driver::OpenNebula(OneSite { auth_file: Some(path), .. }) = &site.driver {
-            paths.push((format!("spec.sites[{index}].opennebula.authFile"), path));
+        match &site.driver {
+            Driver::OpenNebula(OneSite { auth_file: Some(path), .. }) => {
+                paths.push((format!("spec.sites[{index}].opennebula.authFile"), path));
+            }
+            Driver::Kubernetes(KubeSite { kubeconfig: Some(path), .. }) => {
+                paths.push((format!("spec.sites[{index}].kubernetes.kubeconfig"), path));
+            }
+            _ => {}
         }
     }
     for (index, pool) in federation.pools.iter().enumerate() {

@@ -26,11 +26,6 @@ pub async fn plan(shared: &Shared, document: Document) -> Result<PlanReport, Ref
     let before = view.as_ref().map(|view| view.document.to_string()).unwrap_or_default();
     let diff = diff(&before, &to_yaml(&federation));
     let mut report = preview(shared, &federation.name, Wanted::Federation(Arc::clone(&federation)), view).await?;
-    let lacking = federation.sites.iter().filter_map(|site| {
-        let text = format!("{}: apply refuses the document", shared.sites.lacking(site)?);
-        Some(Why { weight: Weight::Stuck, about: format!("site {}", site.name), text })
-    });
-    report.report.extend(lacking);
     report.report.sort();
     report.promises_lost = federation.promises_lost();
     report.warnings = document.warnings;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use trellis_driver_kube::{KubeHouse, KubeHouseSettings};
 use trellis_driver_local::{LocalDriver, LocalSettings};
 use trellis_driver_one::{HouseSettings, OneHouse};
 use trellis_plan::{Driver, ResourceId};
@@ -17,6 +18,8 @@ use super::{PlatformSettings, StartError};
 
 /// Below the home: what the drivers of OpenNebula sites keep.
 const OPENNEBULA: &str = "opennebula";
+/// Below the home: copies of what users of coordinators in clusters need.
+const KUBERNETES: &str = "kubernetes";
 
 /// Who makes things exist.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +39,7 @@ pub struct Sites {
 pub type Remembered = BTreeMap<Name, Option<spec::Site>>;
 
 enum Kind {
-    Real { local: Arc<LocalDriver>, one: Arc<OneHouse> },
+    Real { local: Arc<LocalDriver>, one: Arc<OneHouse>, kube: Arc<KubeHouse> },
     Simulated(Arc<SimulatedDriver>),
 }
 
@@ -49,12 +52,25 @@ impl Sites {
                 let local = LocalSettings { directory: settings.directory.clone(), program: settings.program.clone() };
                 let ring = Arc::new(move |federation: &Name| bells.ring(federation));
                 let local = Arc::new(LocalDriver::open(local, ring.clone())?);
-                let elsewhere = Arc::clone(&local);
-                let house = HouseSettings {
-                    trust: Arc::new(move |federation: &Name| elsewhere.trust_path(federation)),
+                // Nodes of each kind of site trust the coordinators of the others.
+                let (near, home) = (Arc::clone(&local), settings.directory.join(KUBERNETES));
+                let in_clusters = home.clone();
+                let of_one = HouseSettings {
+                    trust: Arc::new(move |federation: &Name| {
+                        let in_cluster = trellis_driver_kube::trust_path(&in_clusters, federation);
+                        in_cluster.or_else(|| near.trust_path(federation))
+                    }),
                     ..HouseSettings::new(settings.directory.join(OPENNEBULA), ring)
                 };
-                Kind::Real { local, one: OneHouse::open(house) }
+                let one = OneHouse::open(of_one);
+                let (near, far) = (Arc::clone(&local), Arc::clone(&one));
+                let of_kube = KubeHouseSettings {
+                    trust: Arc::new(move |federation: &Name| {
+                        far.trust_path(federation).or_else(|| near.trust_path(federation))
+                    }),
+                    ..KubeHouseSettings::new(home)
+                };
+                Kind::Real { local, one, kube: KubeHouse::open(of_kube) }
             }
         };
         Ok(Sites { kind })
@@ -63,37 +79,21 @@ impl Sites {
     /// The drivers of a federation's sites, and of those that left its document while something may still be there.
     pub fn drivers(&self, federation: Option<&Federation>, remembered: &Remembered) -> BTreeMap<Name, Arc<dyn Driver>> {
         let named = federation.iter().flat_map(|federation| &federation.sites);
-        let named = named.filter_map(|site| Some((site.name.clone(), self.driver(site)?)));
-        let left = remembered.iter().filter_map(|(name, site)| {
-            let driver = match site {
-                Some(site) => self.driver(site)?,
-                // It left its document before sites were kept, when there was but this one.
-                None => self.usual(),
-            };
-            Some((name.clone(), driver))
-        });
+        let named = named.map(|site| (site.name.clone(), self.driver(site)));
+        // One that left its document before sites were kept did so when there was but the usual driver.
+        let driver = |site: &Option<spec::Site>| site.as_ref().map_or_else(|| self.usual(), |site| self.driver(site));
+        let left = remembered.iter().map(|(name, site)| (name.clone(), driver(site)));
         let mut drivers: BTreeMap<Name, Arc<dyn Driver>> = left.collect();
         drivers.extend(named);
         drivers
     }
 
-    /// Why nothing can be made at a site.
-    pub fn lacking(&self, site: &spec::Site) -> Option<String> {
-        let word = match &site.driver {
-            spec::Driver::Local { .. } => "local",
-            spec::Driver::OpenNebula(_) => "opennebula",
-            spec::Driver::Kubernetes { .. } => "kubernetes",
-        };
-        let missing = self.driver(site).is_none();
-        missing.then(|| format!("site {} wants the driver {word}, which this program does not have", site.name))
-    }
-
-    /// The driver of a site as a document has it; `None`: this program has none for it.
-    pub fn driver(&self, site: &spec::Site) -> Option<Arc<dyn Driver>> {
+    /// The driver of a site as a document has it.
+    pub fn driver(&self, site: &spec::Site) -> Arc<dyn Driver> {
         match (&self.kind, &site.driver) {
-            (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => Some(self.usual()),
-            (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Some(Arc::new(one.site(&site.name, zone))),
-            (Kind::Real { .. }, spec::Driver::Kubernetes { .. }) => None,
+            (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
+            (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Arc::new(one.site(&site.name, zone)),
+            (Kind::Real { kube, .. }, spec::Driver::Kubernetes(place)) => Arc::new(kube.site(&site.name, place)),
         }
     }
 
@@ -108,6 +108,7 @@ impl Sites {
     pub fn log_path(&self, id: &ResourceId) -> Option<PathBuf> {
         match &self.kind {
             Kind::Real { one, .. } if one.keeps(&id.federation, &id.site) => None,
+            Kind::Real { kube, .. } if kube.keeps(&id.federation, &id.site) => None,
             Kind::Real { local, .. } => Some(local.log_path(id)),
             Kind::Simulated(_) => None,
         }
@@ -118,8 +119,11 @@ impl Sites {
         match (&self.kind, &federation.security.tls) {
             (_, spec::Tls::Off) => None,
             (_, spec::Tls::Files { trust, .. }) => Some(trust.clone()),
-            (Kind::Real { one, .. }, spec::Tls::Auto) if is_far(federation) => one.trust_path(&federation.name),
-            (Kind::Real { local, .. }, spec::Tls::Auto) => local.trust_path(&federation.name),
+            (Kind::Real { local, one, kube }, spec::Tls::Auto) => match coordinator(federation) {
+                Some(spec::Driver::OpenNebula(_)) => one.trust_path(&federation.name),
+                Some(spec::Driver::Kubernetes(_)) => kube.trust_path(&federation.name),
+                Some(spec::Driver::Local { .. }) | None => local.trust_path(&federation.name),
+            },
             (Kind::Simulated(_), spec::Tls::Auto) => None,
         }
     }
@@ -127,15 +131,17 @@ impl Sites {
     /// Where the SuperLink of a federation puts the token of its first administrator; `None`: it asks nobody who he is.
     pub fn token_path(&self, federation: &Federation) -> Option<PathBuf> {
         match &self.kind {
-            Kind::Real { one, .. } if is_far(federation) => one.token_path(&federation.name),
-            Kind::Real { local, .. } => local.token_path(&federation.name),
+            Kind::Real { local, one, kube } => match coordinator(federation) {
+                Some(spec::Driver::OpenNebula(_)) => one.token_path(&federation.name),
+                Some(spec::Driver::Kubernetes(_)) => kube.token_path(&federation.name),
+                Some(spec::Driver::Local { .. }) | None => local.token_path(&federation.name),
+            },
             Kind::Simulated(_) => None,
         }
     }
 }
 
-/// Whether the coordinator is a VM of an OpenNebula site.
-fn is_far(federation: &Federation) -> bool {
-    let site = federation.sites.get(federation.coordinator.site);
-    site.is_some_and(|site| matches!(site.driver, spec::Driver::OpenNebula(_)))
+/// What makes the coordinator exist.
+fn coordinator(federation: &Federation) -> Option<&spec::Driver> {
+    federation.sites.get(federation.coordinator.site).map(|site| &site.driver)
 }

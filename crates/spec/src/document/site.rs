@@ -1,13 +1,17 @@
 //! The fields of a site: a name, one driver with its own, and how it is reached.
 
+use std::collections::BTreeMap;
+
 use super::link;
-use crate::federation::{Containers, Driver, Name, OneImages, OneSite, Site};
-use crate::kind::{Choice, Scalar, choice, name, path, whole, word};
+use crate::federation::{Containers, Driver, Exposure, KubeImages, KubeSite, Name, OneImages, OneSite, Site};
+use crate::kind::{Choice, ListOf, Scalar, choice, labels, name, path, whole, word};
 use crate::object::Object;
 use crate::problem::Place;
 
 pub(crate) const CONTAINERS: [Choice<Containers>; 3] =
     [("none", Containers::No), ("podman", Containers::Podman), ("docker", Containers::Docker)];
+pub(crate) const EXPOSURES: [Choice<Exposure>; 3] =
+    [("ClusterIP", Exposure::Cluster), ("NodePort", Exposure::NodePort), ("LoadBalancer", Exposure::LoadBalancer)];
 const DRIVERS: [&str; 3] = ["local", "opennebula", "kubernetes"];
 
 pub(crate) struct SiteDraft {
@@ -80,13 +84,56 @@ fn images(object: &mut Object<'_>) -> OneImages {
 }
 
 fn kubernetes(object: &mut Object<'_>) -> Driver {
-    let help = "Context of the kubeconfig; the current one, or the cluster that we run in, where none is named.";
+    let help = "File that says where clusters are and who calls; as kubectl finds it (`KUBECONFIG`, `~/.kube/config`), or the \
+                cluster that we run in, where none is named.";
+    let kubeconfig = object.optional("kubeconfig", path("/etc/trellis/kubeconfig"), help);
+    let help = "Context of the kubeconfig; the current one where none is named.";
     let context = object.optional("context", id("the name of a context", "staging"), help);
-    let namespace = word("the name of a namespace", "federations", "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", |text| {
+    let namespace = dns_label("the name of a namespace", "federations");
+    let namespace = object.or("namespace", namespace, "default", "Namespace of everything. It must be there already.");
+    let help = "How the coordinator is reached.";
+    let (exposure, service_annotations) = object.object("service", help, service);
+    let help = "Storage class of what must last; the cluster's default one where none is named.";
+    let storage_class = object.optional("storageClass", id("the name of a storage class", "fast-ssd"), help);
+    let images = object.object("images", "What pods are made of, where coordinator and pools do not say.", kube_images);
+    let help = "Secrets with which images are pulled.";
+    let pull_secrets = object.any("imagePullSecrets", ListOf(dns_label("the name of a secret", "registry")), help);
+    let help = "Labels of the machines that pods may be on.";
+    let node_selector = object.any("nodeSelector", labels("topology.kubernetes.io/zone", "\"zone-a\""), help);
+    Driver::Kubernetes(KubeSite {
+        kubeconfig,
+        context,
+        namespace,
+        exposure,
+        service_annotations,
+        storage_class,
+        images,
+        image_pull_secrets: pull_secrets,
+        node_selector,
+    })
+}
+
+fn service(object: &mut Object<'_>) -> (Exposure, BTreeMap<String, String>) {
+    let help =
+        "From where: pods of the cluster, machines that reach its nodes, or everybody whom its load balancer serves.";
+    let exposure = object.or("type", choice(&EXPOSURES), "ClusterIP", help);
+    let help = "Annotations of the Service, for whoever provides load balancers.";
+    (exposure, object.any("annotations", labels("metallb.io/address-pool", "\"lab\""), help))
+}
+
+fn kube_images(object: &mut Object<'_>) -> KubeImages {
+    let image = || id("an image", "trellis-supernode:1.0");
+    KubeImages {
+        superlink: object.optional("superlink", image(), "Of the coordinator; ours, of this version."),
+        supernode: object.optional("supernode", image(), "Of the nodes; ours, of this version."),
+    }
+}
+
+fn dns_label(words: &str, example: &'static str) -> Scalar<String> {
+    word(words, example, "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", |text| {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         text.len() <= 63 && text.chars().all(plain) && !text.starts_with('-') && !text.ends_with('-')
-    });
-    Driver::Kubernetes { context, namespace: object.or("namespace", namespace, "default", "Namespace of everything.") }
+    })
 }
 
 fn url() -> Scalar<String> {

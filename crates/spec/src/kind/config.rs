@@ -9,6 +9,7 @@ use crate::node_config::placeholder_fault;
 
 pub(super) const CONFIG_KEYS: &str = r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$";
 const ENVIRONMENT_KEYS: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+const LABEL_KEYS: &str = r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,252}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$";
 
 /// Values may hold placeholders.
 pub(crate) fn node_config() -> MapOf<ConfigTemplate> {
@@ -49,6 +50,24 @@ pub(crate) fn environment() -> MapOf<String> {
         keys: keys("a variable: letters, digits and _, not beginning with a digit", "HTTPS_PROXY", sound),
         values: text("text", "\"http://proxy:3128\""),
         key_pattern: ENVIRONMENT_KEYS,
+    }
+}
+
+/// Labels or annotations of Kubernetes.
+pub(crate) fn labels(example: &'static str, value: &'static str) -> MapOf<String> {
+    let sound = |key: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let part = |part: &str| {
+            let ends = |c: char| c.is_ascii_alphanumeric();
+            part.starts_with(ends) && part.ends_with(ends) && part.chars().all(plain)
+        };
+        let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+        name.len() <= 63 && part(name) && prefix.is_none_or(|prefix| prefix.len() <= 253 && part(prefix))
+    };
+    MapOf {
+        keys: keys("a key of Kubernetes: a name, or a domain, / and a name", example, sound),
+        values: text("text", value),
+        key_pattern: LABEL_KEYS,
     }
 }
 

@@ -124,9 +124,33 @@ fn driver() -> impl Strategy<Value = Driver> {
     prop_oneof![
         containers.prop_map(|containers| Driver::Local { containers }),
         one_site().prop_map(Driver::OpenNebula),
-        (of("[!-~][ -~é☃]*"), "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-            .prop_map(|(context, namespace)| Driver::Kubernetes { context, namespace }),
+        kube_site().prop_map(Driver::Kubernetes),
     ]
+}
+
+fn kube_site() -> impl Strategy<Value = KubeSite> {
+    let id = || "[!-~][ -~é☃]*";
+    let dns = || "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?";
+    let labels = || btree_map("([a-z]{1,8}\\.io/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,8}[A-Za-z0-9])?", "[ -~é]{0,10}", 0..3);
+    let exposure = select(vec![Exposure::Cluster, Exposure::NodePort, Exposure::LoadBalancer]);
+    let images = (of(id()), of(id())).prop_map(|(superlink, supernode)| KubeImages { superlink, supernode });
+    let reached = (of(path()), of(id()), dns(), exposure, labels());
+    (reached, of(id()), images, vec(dns(), 0..3), labels()).prop_map(
+        |(reached, storage_class, images, image_pull_secrets, node_selector)| {
+            let (kubeconfig, context, namespace, exposure, service_annotations) = reached;
+            KubeSite {
+                kubeconfig,
+                context,
+                namespace,
+                exposure,
+                service_annotations,
+                storage_class,
+                images,
+                image_pull_secrets,
+                node_selector,
+            }
+        },
+    )
 }
 
 fn one_site() -> impl Strategy<Value = OneSite> {
@@ -307,7 +331,7 @@ fn fit_program(
 ) -> (BTreeMap<String, String>, Vec<String>) {
     match driver {
         Driver::OpenNebula(_) => (BTreeMap::new(), Vec::new()),
-        Driver::Local { .. } | Driver::Kubernetes { .. } => (env, extra_args),
+        Driver::Local { .. } | Driver::Kubernetes(_) => (env, extra_args),
     }
 }
 

@@ -92,6 +92,15 @@ pub fn play(plane: &ControlPlane) {
     options(plane);
     drift(plane);
     runs(plane);
+}
+
+/// What was told before is told again, and all goes.
+pub fn play_after_a_restart(plane: &ControlPlane) {
+    drift(plane);
+    wait("an event that happened again", || {
+        let of_events = ["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "jsonpath={.items[*].series.count}"];
+        !plane.kubectl(&of_events).stdout.is_empty()
+    });
     kubectl(plane, &["delete", "federations", "--all", "-n", NAMESPACE], "");
     wait("all is gone", || names(plane, "statefulsets,daemonsets,services").trim() == "service/kubernetes");
 }
@@ -121,6 +130,14 @@ fn options(plane: &ControlPlane) {
         &federation(NAMESPACE, "strict", json!({"insecure": false, "security": {"networkPolicy": {"enabled": true}}})),
     );
     wait("certificates", || names(plane, "secrets").contains("strict-superlink-tls"));
+    let certificate = || {
+        let field = "jsonpath={.data.tls\\.crt}";
+        kubectl(plane, &["get", "secret", "strict-superlink-tls", "-n", NAMESPACE, "-o", field], "")
+    };
+    let before = certificate();
+    let names_more = json!({"spec": {"security": {"tls": {"extraNames": ["link.example.org"]}}}});
+    patch(plane, "federation/strict", &names_more);
+    wait("a certificate with one more name", || certificate() != before);
     wait("a network policy", || names(plane, "networkpolicies").contains("strict"));
     patch(
         plane,
@@ -148,12 +165,23 @@ fn drift(plane: &ControlPlane) {
     wait("the service again", || names(plane, "services").contains("plain-superlink"));
 }
 
+/// One that waits for its SuperLink and is deleted, and one whose time after its end is over.
 fn runs(plane: &ControlPlane) {
-    let spec = json!({"federation": "plain", "app": {"native": {"app": "mlp"}}, "rounds": 1});
-    let metadata = json!({"name": "run", "namespace": NAMESPACE});
-    let run = json!({"apiVersion": "flwr.exalsius.ai/v1", "kind": "FederationRun", "metadata": metadata, "spec": spec});
-    apply(plane, &run);
-    let state = ["get", "federationrun", "run", "-n", NAMESPACE, "-o", "jsonpath={.status.state}"];
+    let run = |name: &str, app: Value, ttl: Value| {
+        let spec = json!({"federation": "watched", "app": app, "rounds": 1, "ttlSecondsAfterFinished": ttl});
+        let metadata = json!({"name": name, "namespace": NAMESPACE});
+        json!({"apiVersion": "flwr.exalsius.ai/v1", "kind": "FederationRun", "metadata": metadata, "spec": spec})
+    };
+    apply(plane, &run("waits", json!({"configMap": {"name": "app"}}), json!(null)));
+    let state = ["get", "federationrun", "waits", "-n", NAMESPACE, "-o", "jsonpath={.status.state}"];
     wait("a state of the run", || !plane.kubectl(&state).stdout.is_empty());
-    kubectl(plane, &["delete", "federationrun", "run", "-n", NAMESPACE], "");
+    kubectl(plane, &["delete", "federationrun", "waits", "-n", NAMESPACE], "");
+    apply(plane, &run("over", json!({"native": "mlp"}), json!(0)));
+    let held = ["get", "federationrun", "over", "-n", NAMESPACE, "-o", "jsonpath={.metadata.finalizers}"];
+    wait("a finalizer", || !plane.kubectl(&held).stdout.is_empty());
+    let ended = json!({"number": 1, "attempt": 1, "state": "Succeeded", "finished": "2026-01-01T00:00:00Z"});
+    let status = json!({"status": {"count": 1, "active": [], "history": [ended]}}).to_string();
+    let told = ["patch", "federationrun/over", "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", &status];
+    kubectl(plane, &told, "");
+    wait("its end", || !names(plane, "federationruns").contains("over"));
 }

@@ -2,6 +2,7 @@
 
 mod documents;
 mod keeper;
+mod kubernetes;
 mod scene;
 mod server;
 mod up;

@@ -1,0 +1,196 @@
+"""A Kubernetes cluster for one test: a real control plane, the operator, and a kubelet whose pods are processes.
+
+All of it lives in one network namespace, pods in further ones (crates/fake-kubelet). Images are programs of this machine:
+official Flower releases as they are installed in the test cache, and Trellis as it was built. Needs root.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from harness.namespace import Namespace
+from harness.process import Process
+from harness.release import Flower, flower
+from harness.waiting import NotInTime, wait_for
+from harness.workspace import REPOSITORY, Workspace, trellis_binary
+from provision import CannotBeHad, releases
+from provision_kube import provision
+
+# Of the official images, and of ours.
+FLOWER_USER, TRELLIS_USER = 49999, 65532
+FLOWER_PROGRAMS = ("superlink", "supernode", "superexec")
+# A tag says nothing about what is in it: another one is another image, as far as Kubernetes can tell.
+TRELLIS_IMAGE = "trellis:"
+TRELLIS_PYTHON_IMAGE = "trellis-python:"
+FEDERATIONS = "federations.flwr.exalsius.ai"
+START_LIMIT_S = 90.0
+COMMAND_LIMIT_S = 60.0
+READY_LIMIT_S = 120.0
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+T = TypeVar("T")
+
+
+def built(name: str) -> str:
+    """A program of the crates for tests, which are built as they are for tests."""
+    place = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug" / name
+    if not place.exists():
+        raise CannotBeHad(f"{place} is not there: cargo build -p trellis-fake-kubelet -p trellis-testing")
+    return str(place)
+
+
+class Cluster:
+    """`kubectl`, and what is behind it."""
+
+    def __init__(self, workspace: Workspace, *versions: str, nodes: int = 2):
+        if os.geteuid() != 0:
+            raise CannotBeHad("pods with networks of their own need root")
+        self.workspace = workspace
+        self.network = Namespace(workspace, "cluster")
+        self._programs = provision()
+        self.kubeconfig = self._start_control_plane()
+        self.pods = workspace.root / "pods"
+        self._start_kubelet([flower(version) for version in versions], nodes)
+        self._operators = 0
+
+    def _start_control_plane(self) -> str:
+        # Its files are removed with the test's, whoever is ended first.
+        env = self.workspace.env(KUBEBUILDER_ASSETS=str(self._programs), TMPDIR=str(self.workspace.root))
+        argv = self.network.command([built("kube-control-plane")])
+        started = self.workspace.start("control-plane", argv, env).wait_line(r"^(/.*kubeconfig)$", START_LIMIT_S)
+        return started[1]
+
+    def _start_kubelet(self, found: list[Flower], nodes: int) -> None:
+        images = self.workspace.root / "images.json"
+        images.write_text(json.dumps({"images": images_of(found)}))
+        argv = [built("fake-kubelet"), "--kubeconfig", self.kubeconfig, "--nodes", str(nodes)]
+        argv += ["--processes", str(self.pods), "--images", str(images)]
+        self.workspace.start("kubelet", self.network.command(argv)).wait_line("^ready$", START_LIMIT_S)
+
+    def start_operator(self, *flags: str) -> Process:
+        """As a process that is no pod, but sees the names that pods see."""
+        self._operators += 1
+        argv = [str(trellis_binary()), "operator", "run", "--kubeconfig", self.kubeconfig, *flags]
+        return self.start(f"operator-{self._operators}", argv)
+
+    def start(self, name: str, argv: list[str], env: dict[str, str] | None = None) -> Process:
+        """A program in the cluster's network, for which services have names."""
+        see = f"mount --bind {self.pods}/hosts /etc/hosts && exec \"$@\""
+        inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", see, "sh", *argv]
+        return self.workspace.start(name, self.network.command(inside), env)
+
+    def inside(self, call: Callable[[], T]) -> T:
+        """Sockets and commands of the call are in the cluster's network."""
+        return self.network.inside(call)
+
+    def kubectl(self, *words: str, told: str | None = None) -> str:
+        argv = [str(self._programs / "kubectl"), "--kubeconfig", self.kubeconfig, *words]
+        done = subprocess.run(
+            self.network.command(argv),
+            input=told,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_LIMIT_S,
+            check=False,
+            env=self.workspace.env(HOME=str(self.workspace.root)),
+        )
+        assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
+        return done.stdout
+
+    def apply(self, *objects: dict) -> None:
+        self.kubectl("apply", "--server-side", "-f", "-", told="\n---\n".join(json.dumps(item) for item in objects))
+
+    def install(self) -> None:
+        """What the operator needs to be there before it starts."""
+        crd = subprocess.run([str(trellis_binary()), "operator", "crd"], capture_output=True, text=True, check=True)
+        self.kubectl("apply", "--server-side", "-f", "-", told=crd.stdout)
+        wait_for("the resource to be served", self._is_served, COMMAND_LIMIT_S)
+
+    def _is_served(self) -> bool:
+        conditions = self.get("crd", FEDERATIONS).get("status", {}).get("conditions") or []
+        return any(found["type"] == "Established" and found["status"] == "True" for found in conditions)
+
+    def get(self, kind: str, name: str) -> dict:
+        return json.loads(self.kubectl("get", kind, name, "-o", "json"))
+
+    def list(self, kind: str, *selection: str) -> list[dict]:
+        return json.loads(self.kubectl("get", kind, *selection, "-o", "json"))["items"]
+
+    def wait_ready(self, federation: str, limit_s: float = READY_LIMIT_S) -> dict:
+        """The resource, once it says of its present specification that all is ready."""
+
+        def look() -> dict | None:
+            found = self.get("federation", federation)
+            return found if is_ready(found) else None
+
+        try:
+            return wait_for(f"federation {federation} to be ready", look, limit_s)
+        except NotInTime as late:
+            raise NotInTime(f"{late}\n{self.told()}") from None
+
+    def told(self) -> str:
+        """What somebody would look at who wonders why it does not work."""
+        shown = self.kubectl("get", "federations,pods,events", "-o", "wide")
+        federations = self.kubectl("get", "federations", "-o", "jsonpath={.items[*].status}")
+        return "\n".join([shown, federations, *(_tail(log) for log in sorted(self.pods.glob("logs/*/*.log")))])
+
+    def service_address(self, federation: str, port: str) -> str:
+        """Address and port by which the SuperLink's Service is reached, without a name."""
+        spec = self.get("service", f"{federation}-superlink")["spec"]
+        number = next(found["port"] for found in spec["ports"] if found["name"] == port)
+        return f"{spec['clusterIP']}:{number}"
+
+    def log(self, pod: str, container: str, namespace: str = "default") -> str:
+        return (self.pods / "logs" / f"{namespace}_{pod}" / f"{container}.log").read_text(errors="replace")
+
+
+def is_ready(federation: dict) -> bool:
+    status = federation.get("status", {})
+    ready = next((found for found in status.get("conditions", []) if found["type"] == "Ready"), {})
+    is_current = status.get("observedGeneration") == federation["metadata"]["generation"]
+    return is_current and ready.get("status") == "True"
+
+
+def images_of(found: list[Flower]) -> list[dict]:
+    """For each release the official images by the programs that are their entrypoints, and ours."""
+    images = [_official(release, program) for release in found for program in FLOWER_PROGRAMS]
+    binary = {"/usr/local/bin/trellis": str(trellis_binary())}
+    ours = {"entrypoint": ["trellis"], "user": TRELLIS_USER, "directory": "/"}
+    images.append(ours | {"name": f"{TRELLIS_IMAGE}*", "content": binary})
+    for release in found:
+        name = f"{TRELLIS_PYTHON_IMAGE}{release.version}*"
+        images.append(ours | {"name": name, "content": binary | _python(release), "env": _env(release)})
+    return images
+
+
+def _official(release: Flower, program: str) -> dict:
+    return {
+        "name": f"flwr/{program}:{releases()[release.version].flwr}*",
+        "entrypoint": [f"flower-{program}"],
+        "content": _python(release),
+        "env": _env(release),
+        "user": FLOWER_USER,
+        "user_is_a_name": True,
+        "directory": "/app",
+    }
+
+
+def _env(release: Flower) -> dict[str, str]:
+    path = f"{release.bin}:{SYSTEM_PATH}"
+    return {"PATH": path, "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _python(release: Flower) -> dict[str, str]:
+    """The environment of the release, and the Python that it was made of."""
+    settings = (release.bin.parent / "pyvenv.cfg").read_text().splitlines()
+    home = next(line.partition("=")[2].strip() for line in settings if line.startswith("home"))
+    places = [str(release.bin.parent), str(Path(home).parent)]
+    return {place: place for place in places if place != "/usr"}
+
+
+def _tail(log: Path, lines: int = 15) -> str:
+    kept = log.read_text(errors="replace").splitlines()[-lines:]
+    return "\n".join([f"--- {log.parent.name}/{log.name}", *kept])

@@ -1,0 +1,107 @@
+"""A Federation resource for tests, and runs on what the operator made of it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.federation import APPS
+from harness.flower_cli import FlwrCli
+from harness.journal import RoundJournal
+from harness.kube import TRELLIS_PYTHON_IMAGE, Cluster
+from harness.release import HTTP, Flower, flower
+from harness.waiting import wait_for
+from provision import releases
+
+RUN_LIMIT_S = 240.0
+PROCESS, SUBPROCESS = "process", "subprocess"
+
+
+@dataclass(frozen=True)
+class NoTls:
+    tls: None = None
+
+
+@dataclass(frozen=True)
+class ServiceLink:
+    """A SuperLink behind a Service, as the `flwr` command is told of one."""
+
+    grpc: str
+    http: str
+    options: NoTls = field(default_factory=NoTls)
+
+    def control_for(self, release: Flower) -> str:
+        return self.http if release.cli_transport == HTTP else self.grpc
+
+
+@dataclass
+class KubeFederation:
+    """In the cluster's default namespace, with a directory of the test in all of its pods."""
+
+    cluster: Cluster
+    name: str = "fed"
+    replicas: int = 2
+    isolation: str = SUBPROCESS
+    # Images of what is in a release; without one those of Trellis, with the Python of the release.
+    official: str = ""
+    python: str = "1.25"
+    tag: str = ""
+
+    def __post_init__(self) -> None:
+        self.shared = self.cluster.workspace.root / "shared"
+        self.shared.mkdir(exist_ok=True)
+        # Of several users, as pods have them.
+        self.shared.chmod(0o777)
+
+    def resource(self) -> dict:
+        volume = {"name": "shared", "hostPath": {"path": str(self.shared)}}
+        mounts = {"volumes": [volume], "volumeMounts": [{"name": "shared", "mountPath": str(self.shared)}]}
+        config = {"partition-id": "{index}", "num-partitions": "{replicas}"}
+        pool = {"name": "a", "replicas": self.replicas, "images": {}, "nodeConfig": config, **mounts}
+        superlink = {"image": self._image("superlink"), **mounts}
+        if self.official and flower(self.official).superlink_installs_packages:
+            superlink["extraArgs"] = ["--disable-runtime-dependency-installation"]
+        if self.isolation == PROCESS:
+            superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self._image("superexec")
+        supernodes = {"image": self._image("supernode"), "pools": [pool]}
+        isolation = {"mode": "StatefulSet", "isolationMode": self.isolation}
+        return {
+            "apiVersion": "flwr.exalsius.ai/v1",
+            "kind": "Federation",
+            "metadata": {"name": self.name, "namespace": "default"},
+            "spec": {**isolation, "superlink": superlink, "supernodes": supernodes},
+        }
+
+    def _image(self, program: str) -> str:
+        if self.official:
+            return f"flwr/{program}:{releases()[self.official].flwr}"
+        return f"{TRELLIS_PYTHON_IMAGE}{self.python}{self.tag}"
+
+    def apply(self) -> "KubeFederation":
+        self.cluster.apply(self.resource())
+        return self
+
+    def wait_ready(self) -> "KubeFederation":
+        self.cluster.wait_ready(self.name)
+        return self
+
+    def cli(self, version: str) -> FlwrCli:
+        """The `flwr` of a release, with an app of its own. Its calls are to be made inside the cluster."""
+        ports = [port["name"] for port in self.cluster.get("service", f"{self.name}-superlink")["spec"]["ports"]]
+        address = {port: self.cluster.service_address(self.name, port) for port in ports}
+        link = ServiceLink(address.get("control", ""), address.get("http", ""))
+        workspace = self.cluster.workspace
+        app = workspace.copy_app(APPS / "numpy_fedavg", f"numpy_fedavg-{version}")
+        return FlwrCli(workspace, app, link, version=version)
+
+    def wait_completed(self, cli: FlwrCli, run_id: int, limit_s: float = RUN_LIMIT_S) -> None:
+        def look() -> str | None:
+            status = self.cluster.inside(cli.runs).get(run_id, "")
+            return status if status.startswith("finished") else None
+
+        status = wait_for(f"run {run_id} to finish", look, limit_s)
+        assert status == "finished:completed", f"{status}\n{self.cluster.told()}"
+
+    def result_path(self, name: str = "result") -> Path:
+        return self.shared / f"{name}.json"
+
+    def journal(self, name: str = "result") -> RoundJournal:
+        return RoundJournal(self.result_path(name).with_suffix(".journal"))
