@@ -199,6 +199,7 @@ impl Stage {
             "poddisruptionbudget" => ("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
             "networkpolicy" => ("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
             "federation" => ("flwr.exalsius.ai", "Federation", "federations"),
+            "federationrun" => ("flwr.exalsius.ai", "FederationRun", "federationruns"),
             "lease" => ("coordination.k8s.io", "Lease", "leases"),
             other => panic!("{other}: say here what it is"),
         };
