@@ -25,6 +25,8 @@ FLOWER_PROGRAMS = ("superlink", "supernode", "superexec")
 # A tag says nothing about what is in it: another one is another image, as far as Kubernetes can tell.
 TRELLIS_IMAGE = "trellis:"
 TRELLIS_PYTHON_IMAGE = "trellis-python:"
+# Nothing but the system of this machine.
+SYSTEM_IMAGE = "system"
 FEDERATIONS = "federations.flwr.exalsius.ai"
 START_LIMIT_S = 90.0
 COMMAND_LIMIT_S = 60.0
@@ -53,8 +55,10 @@ class Cluster:
         self._programs = provision()
         self.kubeconfig = self._start_control_plane()
         self.pods = workspace.root / "pods"
-        self._start_kubelet([flower(version) for version in versions], nodes)
         self._operators = 0
+        self._start_kubelet([flower(version) for version in versions], nodes)
+        # Before there is one, nobody may make pods.
+        wait_for("an account for pods", lambda: self.list("serviceaccounts") or None, START_LIMIT_S)
 
     def _start_control_plane(self) -> str:
         # Its files are removed with the test's, whoever is ended first.
@@ -160,6 +164,7 @@ def images_of(found: list[Flower]) -> list[dict]:
     binary = {"/usr/local/bin/trellis": str(trellis_binary())}
     ours = {"entrypoint": ["trellis"], "user": TRELLIS_USER, "directory": "/"}
     images.append(ours | {"name": f"{TRELLIS_IMAGE}*", "content": binary})
+    images.append({"name": SYSTEM_IMAGE, "entrypoint": []})
     for release in found:
         name = f"{TRELLIS_PYTHON_IMAGE}{release.version}*"
         images.append(ours | {"name": name, "content": binary | _python(release), "env": _env(release)})

@@ -43,7 +43,10 @@ class KubeFederation:
     # Images of what is in a release; without one those of Trellis, with the Python of the release.
     official: str = ""
     python: str = "1.25"
+    # Added to the tag of those images; in the end it is the same program.
     tag: str = ""
+    # This one, and no other.
+    image: str = ""
 
     def __post_init__(self) -> None:
         self.shared = self.cluster.workspace.root / "shared"
@@ -56,12 +59,12 @@ class KubeFederation:
         mounts = {"volumes": [volume], "volumeMounts": [{"name": "shared", "mountPath": str(self.shared)}]}
         config = {"partition-id": "{index}", "num-partitions": "{replicas}"}
         pool = {"name": "a", "replicas": self.replicas, "images": {}, "nodeConfig": config, **mounts}
-        superlink = {"image": self._image("superlink"), **mounts}
+        superlink = {"image": self.image_of("superlink"), **mounts}
         if self.official and flower(self.official).superlink_installs_packages:
             superlink["extraArgs"] = ["--disable-runtime-dependency-installation"]
         if self.isolation == PROCESS:
-            superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self._image("superexec")
-        supernodes = {"image": self._image("supernode"), "pools": [pool]}
+            superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self.image_of("superexec")
+        supernodes = {"image": self.image_of("supernode"), "pools": [pool]}
         isolation = {"mode": "StatefulSet", "isolationMode": self.isolation}
         return {
             "apiVersion": "flwr.exalsius.ai/v1",
@@ -70,7 +73,9 @@ class KubeFederation:
             "spec": {**isolation, "superlink": superlink, "supernodes": supernodes},
         }
 
-    def _image(self, program: str) -> str:
+    def image_of(self, program: str) -> str:
+        if self.image:
+            return self.image
         if self.official:
             return f"flwr/{program}:{releases()[self.official].flwr}"
         return f"{TRELLIS_PYTHON_IMAGE}{self.python}{self.tag}"

@@ -15,13 +15,14 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     """A cluster whose pods may be of these releases; skipped where one of its parts cannot be had."""
     workspace = Workspace(tmp_path)
 
-    def make(*versions: str, nodes: int = 2) -> Cluster:
+    def make(*versions: str, nodes: int = 2, operator: bool = True) -> Cluster:
         try:
             cluster = Cluster(workspace, *versions, nodes=nodes)
         except CannotBeHad as why:
             pytest.skip(str(why))
-        cluster.install()
-        cluster.start_operator()
+        if operator:
+            cluster.install()
+            cluster.start_operator()
         return cluster
 
     try:

@@ -10,6 +10,12 @@ use super::images::Image;
 
 /// What of this machine a container must not see. They are empty, and as read-only as the rest.
 const HIDDEN: [&str; 6] = ["/tmp", "/run", "/home", "/root", "/var/tmp", "/mnt"];
+/// Makes a place for `$1` (a file or a directory) at `$2` of the container, and says in `$placed` where that really is. Links
+/// lead to where they lead in the container, never out of it.
+const PLACE: &str = r#"
+    if [ -d "$1" ]; then make='mkdir -p "$0"'; else make='mkdir -p "$(dirname "$0")"; touch "$0"'; fi
+    placed=ROOT$(chroot ROOT sh -c "[ -e \"\$0\" ] || { $make; }; readlink -f \"\$0\"" "$2")
+"#;
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,23 +111,24 @@ impl Plan {
         let home = inside(&self.directory);
         let Identity { user, group, .. } = self.identity;
         lines.push(format!("[ -d {home} ] || {{ mkdir -p {home} && chown {user}:{group} {home}; }}"));
-        let pairs =
-            self.mounts.iter().map(|mount| (quote(&mount.source.display().to_string()), inside(&mount.target), mount));
-        let pairs: Vec<_> = pairs.collect();
-        for (source, target, _) in &pairs {
-            let file = format!("mkdir -p \"$(dirname {target})\" && touch {target}");
-            lines.push(format!("if [ -d {source} ]; then mkdir -p {target}; else {file}; fi"));
-        }
+        // Parents first, as container runtimes do it: a volume at /tmp does not hide one at /tmp/models.
+        let mut mounts: Vec<&Mount> = self.mounts.iter().collect();
+        mounts.sort_by_key(|mount| mount.target.components().count());
+        lines.push(format!("place() {{ {} }}", PLACE.replace("ROOT", &quoted(&root))));
+        let place = |mount: &&Mount| format!("place {} {}", quoted(&mount.source), quoted(&mount.target));
+        lines.extend(mounts.iter().map(place));
         if self.is_root_read_only {
             let hidden: Vec<String> = HIDDEN.iter().map(|path| inside(Path::new(path))).collect();
             // Before anything of this machine is mounted there, and each mount for itself: never a whole file system.
             let places = format!("{base}/root {}", hidden.join(" "));
             lines.push(format!("for place in {places}; do mount -o remount,bind,ro \"$place\"; done"));
         }
-        for (source, target, mount) in &pairs {
-            lines.push(format!("mount --bind {source} {target}"));
+        for mount in mounts {
+            // Again, for a place within a volume that was mounted just now.
+            lines.push(place(&mount));
+            lines.push(format!("mount --bind {} \"$placed\"", quoted(&mount.source)));
             if mount.is_read_only {
-                lines.push(format!("mount -o remount,bind,ro {target}"));
+                lines.push("mount -o remount,bind,ro \"$placed\"".to_owned());
             }
         }
         lines.push(format!("exec chroot {base}/root {}", self.program(&self.argv)));
@@ -187,6 +194,10 @@ fn identity(pod: &Pod, container: &Container, image: &Image) -> Result<Identity,
         has_no_capabilities: dropped.iter().any(|name| name == "ALL"),
         gets_no_privileges: own.allow_privilege_escalation == Some(false),
     })
+}
+
+fn quoted(path: &Path) -> String {
+    quote(&path.display().to_string())
 }
 
 pub(super) fn quote(word: &str) -> String {
