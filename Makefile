@@ -111,5 +111,6 @@ else
 endif
 
 .PHONY: provision
-provision: ## install the official Flowers that `make test` needs into the test cache, where that is possible
+provision: ## install the official Flowers and the Kubernetes control plane that `make test` needs into the test cache, where that is possible
 	@$(PYTHON) tests/provision.py 1.25 1.39 1.42 > /dev/null || [ $$? -eq 75 ]
+	@$(PYTHON) tests/provision_kube.py > /dev/null || [ $$? -eq 75 ]

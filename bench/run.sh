@@ -1,9 +1,10 @@
 #!/bin/sh
-# Measures the originals and ours side by side and prints the tables. There are four parts:
+# Measures the originals and ours side by side and prints the tables. There are five parts:
 #   superlink   SuperLinks under the load generator trellis-bench, a table for each transport (about 35 minutes)
 #   rounds      whole federations, official ones and ours, bench/rounds.py (about 20 minutes)
 #   aggregate   FedAvg over many replies, official and ours, bench/aggregate.py (about 4 minutes)
 #   platform    the control plane: `up`, memory at rest, reads of the API, bench/control_plane.py (about 3 minutes)
+#   operator    the Kubernetes operator on a real API server, bench/operator.py (about 5 minutes)
 # Without `--part` all, if there are no other arguments than --quick and --write FILE; other arguments are those of a
 # part, and of `superlink` unless another one is named first:
 #   bench/run.sh                                   everything
@@ -18,7 +19,7 @@ cd "$(dirname "$0")/.."
 
 part=
 if [ "${1:-}" = --part ]; then
-  part=${2:?"--part wants a name: superlink, rounds, aggregate or platform"}
+  part=${2:?"--part wants a name: superlink, rounds, aggregate, platform or operator"}
   shift 2
 else
   expected=flag
@@ -31,8 +32,8 @@ else
   done
 fi
 case $part in
-  "" | superlink | rounds | aggregate | platform) ;;
-  *) echo "bench/run.sh: there is no part $part; there are superlink, rounds, aggregate and platform" >&2; exit 2 ;;
+  "" | superlink | rounds | aggregate | platform | operator) ;;
+  *) echo "bench/run.sh: there is no part $part; there are superlink, rounds, aggregate, platform and operator" >&2; exit 2 ;;
 esac
 
 release=${CARGO_TARGET_DIR:-target}/release
@@ -57,4 +58,8 @@ if measures aggregate; then
 fi
 if measures platform; then
   TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/control_plane.py "$@"
+fi
+if measures operator; then
+  cargo build --quiet -p trellis-testing
+  TRELLIS_BIN=$(realpath "$release/trellis") "${PYTHON:-python3}" bench/operator.py "$@"
 fi

@@ -7,7 +7,7 @@ from harness.federation import APPS
 from harness.flower_cli import FlwrCli
 from harness.journal import RoundJournal
 from harness.kube import TRELLIS_PYTHON_IMAGE, Cluster
-from harness.release import HTTP, Flower
+from harness.release import HTTP, Flower, flower
 from harness.waiting import wait_for
 from provision import releases
 
@@ -57,6 +57,8 @@ class KubeFederation:
         config = {"partition-id": "{index}", "num-partitions": "{replicas}"}
         pool = {"name": "a", "replicas": self.replicas, "images": {}, "nodeConfig": config, **mounts}
         superlink = {"image": self._image("superlink"), **mounts}
+        if self.official and flower(self.official).superlink_installs_packages:
+            superlink["extraArgs"] = ["--disable-runtime-dependency-installation"]
         if self.isolation == PROCESS:
             superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self._image("superexec")
         supernodes = {"image": self._image("supernode"), "pools": [pool]}

@@ -73,6 +73,21 @@ impl Trust {
         Ok(roots)
     }
 
+    /// Trusts the authorities in a PEM text, and no others. `origin` is where it comes from, in words.
+    pub fn pem(origin: &str, text: &[u8]) -> Result<Trust, TrustError> {
+        let place = PathBuf::from(origin);
+        let mut roots = RootCertStore::empty();
+        for (index, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
+            let unreadable = |source| TrustError::Unreadable { path: place.clone(), source };
+            let damaged = |source| TrustError::Damaged { path: place.clone(), number: index + 1, source };
+            roots.add(certificate.map_err(unreadable)?).map_err(damaged)?;
+        }
+        if roots.is_empty() {
+            return Err(TrustError::NoCertificate { path: place });
+        }
+        Ok(Trust::new(origin.to_owned(), roots))
+    }
+
     /// Trusts whom the system trusts. The variables SSL_CERT_FILE and SSL_CERT_DIR are heeded.
     pub fn system() -> Result<Trust, TrustError> {
         let found = rustls_native_certs::load_native_certs();

@@ -144,7 +144,9 @@ impl Programs {
         findings.unknown(self.superlink, "spec.superlink.image", &spec.superlink.image);
         findings.contradiction(federation);
         if let Some(superexec) = self.superlink_superexec {
-            findings.add("spec.superlink.superexecImage", skew::apps(self.superlink, superexec));
+            let place = "spec.superlink.superexecImage";
+            findings.unknown(superexec, place, spec.superlink.superexec_image.as_deref().unwrap_or_default());
+            findings.add(place, skew::apps(self.superlink, superexec));
         }
         for (index, (found, pool)) in self.pools.iter().zip(&spec.supernodes.pools).enumerate() {
             let place = format!("spec.supernodes.pools[{index}].images");
@@ -156,7 +158,9 @@ impl Programs {
             findings.unknown(found.supernode, &image_place, image);
             findings.add(&image_place, skew::fleet(self.superlink, found.supernode));
             if let Some(superexec) = found.superexec {
-                findings.add(&format!("{place}.superexecClientApp"), skew::apps(found.supernode, superexec));
+                let place = format!("{place}.superexecClientApp");
+                findings.unknown(superexec, &place, pool.images.superexec_client_app.as_deref().unwrap_or_default());
+                findings.add(&place, skew::apps(found.supernode, superexec));
             }
         }
         findings

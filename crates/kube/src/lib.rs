@@ -13,6 +13,8 @@ pub mod manifests;
 pub mod object;
 pub mod render;
 pub mod run;
+pub mod scaling;
 pub mod status;
 pub mod trust;
+pub mod upgrade;
 pub mod yaml;

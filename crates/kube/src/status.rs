@@ -19,6 +19,7 @@ const MESSAGE_CHARACTERS: usize = 1024;
 pub const READY: &str = "Ready";
 pub const RECONCILING: &str = "Reconciling";
 pub const STALLED: &str = "Stalled";
+pub const ADVICE: &str = "Advice";
 pub const STATE_DURABLE: &str = "StateDurable";
 
 /// One thing that is said, without the times.
@@ -119,6 +120,15 @@ pub fn status(picture: &Picture<'_>, previous: &Value, now: &str) -> Value {
     let conditions = with_times(&conditions, &previous["conditions"], federation.generation, now);
     status.insert("conditions".to_owned(), conditions);
     Value::Object(status)
+}
+
+/// What works and could be better: versions that do not fit well, fields without effect.
+pub fn advice(notes: &[Problem]) -> Condition {
+    let message: Vec<String> = notes.iter().map(|note| format!("{}: {}; {}", note.place, note.what, note.to_do)).collect();
+    match message.is_empty() {
+        true => Condition::new(ADVICE, false, "Nothing", "nothing to remark"),
+        false => Condition::new(ADVICE, true, "SeeMessage", message.join("; ")),
+    }
 }
 
 /// `.status` of a resource that cannot be read: what was known stays.

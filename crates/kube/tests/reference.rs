@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use trellis_kube::federation::Federation;
-use trellis_kube::render::{Durability, Ground, Rendered, endpoints, render};
+use trellis_kube::render::{Durability, Ground, Rendered, Trust, endpoints, render};
 
 const UID: &str = "0a1b2c";
 
@@ -847,4 +847,55 @@ fn only_who_should_reaches_the_superlink() {
 fn rendered_policy(fields: &Value) -> Value {
     let rendered = rendered("DaemonSet", "subprocess", fields);
     object(&rendered, "NetworkPolicy", "fed-superlink")["spec"]["ingress"].clone()
+}
+
+/// T1: certificates of ours are mounted and said, and a program that reads them once starts anew when they change.
+#[test]
+fn certificates_of_ours_are_mounted_and_said() {
+    let trust = Trust {
+        server_secret: "server".to_owned(),
+        authority_secret: "authority".to_owned(),
+        revision: "r1".to_owned(),
+        bundle_revision: "b1".to_owned(),
+        admin_secret: Some("admin".to_owned()),
+        ..Trust::default()
+    };
+    let ground = Ground { trust: Some(trust), ..Ground::default() };
+    let link = |image: &str| {
+        let fields = json!({"superlink": {"image": image}, "supernodes": {"image": image.replace("link", "node")}});
+        render(&federation("StatefulSet", "subprocess", &fields), &ground)
+    };
+    for (image, revisions, token) in [
+        ("flwr/superlink:1.25.0", [json!("r1"), json!("b1")], false),
+        ("flwr/superlink:1.42.0", [json!("r1"), json!("b1")], false),
+        ("trellis-superlink:1", [Value::Null, Value::Null], true),
+    ] {
+        let rendered = link(image);
+        let (superlink, nodes) = (superlink(&rendered), pool(&rendered, "StatefulSet"));
+        let said = args(superlink, "superlink");
+        for argument in [
+            "certfile=/etc/trellis/tls/tls.crt",
+            "keyfile=/etc/trellis/tls/tls.key",
+            "ca-certfile=/etc/trellis/tls/ca.crt",
+        ] {
+            assert!(said.contains(&format!("--ssl-{argument}").as_str()), "{image}: {said:?}");
+        }
+        assert!(args(nodes, "supernode").contains(&"--root-certificates=/etc/trellis/tls/ca.crt"));
+        for workload in [superlink, nodes] {
+            let open = containers(workload).iter().any(|name| args(workload, name).contains(&"--insecure"));
+            assert!(!open, "{image}");
+        }
+        assert_eq!(said.contains(&"--admin-token-file=/etc/trellis/admin/token"), token, "{image}");
+        let found = [superlink, nodes]
+            .map(|workload| workload["spec"]["template"]["metadata"]["annotations"]["trellis.dev/trust"].clone());
+        assert_eq!(found, revisions, "{image}");
+        // Nodes have no key of the SuperLink's.
+        let secret = |workload: &Value| {
+            let volumes = pod(workload)["volumes"].as_array().expect("volumes");
+            volumes.iter().find(|volume| volume["name"] == "trellis-tls").expect("it is there")["secret"].clone()
+        };
+        assert_eq!(secret(nodes)["secretName"], "authority");
+        assert_eq!(names(&secret(nodes)["items"], "key"), ["ca.crt"]);
+        assert_eq!(secret(superlink)["secretName"], "server");
+    }
 }

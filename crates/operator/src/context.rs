@@ -17,6 +17,8 @@ use crate::events::Events;
 use crate::kinds::Kind;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
+use crate::reach::Reach;
+use crate::scaling::Activities;
 use crate::watch::Synced;
 
 /// Federations looked at at the same time.
@@ -37,6 +39,8 @@ pub struct Settings {
     pub resync: Duration,
     pub metrics_address: Option<std::net::SocketAddr>,
     pub health_address: Option<std::net::SocketAddr>,
+    /// Where SuperLinks are, for an operator outside of the cluster.
+    pub reach: Reach,
 }
 
 impl Default for Settings {
@@ -50,6 +54,7 @@ impl Default for Settings {
             resync: RESYNC,
             metrics_address: None,
             health_address: None,
+            reach: Reach::default(),
         }
     }
 }
@@ -92,6 +97,7 @@ pub struct Context {
     pub synced: Synced,
     pub metrics: Metrics,
     pub events: Events,
+    pub activities: Activities,
     pub made: Mutex<HashMap<(Key, Identity), Made>>,
     /// Failures in a row.
     pub failures: Mutex<HashMap<Key, u32>>,
@@ -110,11 +116,13 @@ impl Context {
             synced: Synced::default(),
             metrics: Metrics::new(),
             events,
+            activities: Activities::default(),
             made: Mutex::default(),
             failures: Mutex::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
+        context.activities.register(&context.metrics);
         context.spawn(sender);
         context
     }

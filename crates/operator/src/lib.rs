@@ -15,6 +15,7 @@ pub mod lease;
 pub mod metrics;
 mod pass;
 mod queue;
+pub mod reach;
 pub mod runs;
 pub mod scaling;
 pub mod trust;
@@ -88,7 +89,7 @@ async fn work(context: &Arc<Context>, stop: CancellationToken) {
         context.queue.push(key);
     }
     let workers = (0..context.settings.workers.max(1)).map(|_| work_alone(context, &stop));
-    tokio::join!(join_all(workers), look_for_the_old(context, &stop));
+    tokio::join!(join_all(workers), look_for_the_old(context, &stop), look_after_runs(context, &stop));
 }
 
 async fn work_alone(context: &Context, stop: &CancellationToken) {
@@ -101,6 +102,27 @@ async fn work_alone(context: &Context, stop: &CancellationToken) {
         let again = pass::pass(context, &key).await;
         context.queue.done(&key, again);
     }
+}
+
+async fn look_after_runs(context: &Arc<Context>, stop: &CancellationToken) {
+    let teller = Arc::clone(context);
+    let tell = move |told: runs::Told| {
+        let news = events::News {
+            namespace: told.namespace,
+            name: told.name,
+            uid: told.uid,
+            kind: trellis_kube::run::KIND,
+            is_warning: told.warning,
+            reason: told.reason.to_owned(),
+            note: told.note,
+        };
+        if !teller.events.tell(news) {
+            teller.metrics.event_lost();
+        }
+    };
+    let settings = &context.settings;
+    let all = runs::Runs::new(context.client.clone(), settings.reach.clone(), tell);
+    runs::run(Arc::new(all), settings.scopes(), stop.clone()).await;
 }
 
 async fn look_for_the_old(context: &Context, stop: &CancellationToken) {

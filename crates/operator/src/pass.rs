@@ -9,16 +9,19 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
 use trellis_kube::federation::{Federation, KIND};
+use trellis_kube::flower::Programs;
 use trellis_kube::ground::durability;
 use trellis_kube::object::{self, Cause, Identity, Object, Owner, Verdict, digest, digest_of_live};
 use trellis_kube::render::{Durability, Ground, render};
 use trellis_kube::status::{self, Picture, Trouble};
+use trellis_kube::upgrade;
 
 use crate::cache::{Key, Seen};
 use crate::context::{Context, Findings, Made};
 use crate::events::News;
 use crate::kinds::{DEPLOYMENT, Kind};
 use crate::metrics::State;
+use crate::trust::enrol;
 use crate::{scaling, trust};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
@@ -59,6 +62,7 @@ pub async fn pass(context: &Context, key: &Key) -> Option<Duration> {
 
 fn forget(context: &Context, key: &Key) {
     context.metrics.set_state(key, None);
+    context.activities.forget(key);
     context.failures.lock().expect("nobody panics while holding it").remove(key);
     context.made.lock().expect("nobody panics while holding it").retain(|(of, _), _| of != key);
 }
@@ -143,6 +147,7 @@ impl Pass<'_> {
     /// Whether all went well, and when to come back at the latest.
     async fn run(&mut self) -> (bool, Option<Duration>) {
         let durability = self.durability();
+        let release = Programs::of(&self.federation).shown();
         let mut findings = Findings::default();
         let sizes = scaling::sizes(self.context, &self.federation, &self.seen).await;
         findings.add(sizes.findings);
@@ -150,6 +155,7 @@ impl Pass<'_> {
         findings.add(prepared.findings);
         self.troubles.append(&mut findings.troubles);
         self.waiting.append(&mut findings.waiting);
+        findings.fields.insert("release".to_owned(), release.into());
         if prepared.is_complete {
             let ground = Ground {
                 durability,
@@ -159,10 +165,13 @@ impl Pass<'_> {
             };
             let rendered = render(&self.federation, &ground);
             self.troubles.extend(rendered.problems.iter().map(Trouble::of_problem));
+            findings.conditions.push(status::advice(&rendered.notes));
             if rendered.problems.is_empty() {
                 self.bring_about(rendered.objects).await;
             }
         }
+        let enrolled = enrol::in_pass(self.context, &self.federation, &self.seen, &prepared.keys).await;
+        findings.add(enrolled);
         self.tell_done();
         let told = self.tell_status(durability, &findings).await;
         // What only a change can end is not tried again and again; the API server's word may change without one.
@@ -189,11 +198,14 @@ impl Pass<'_> {
     }
 
     async fn bring_about(&mut self, wanted: Vec<Object>) {
+        let held = upgrade::held(&self.federation, &wanted, &self.seen.objects);
+        self.waiting.extend(held.waits);
         let is_workload = |object: &&Object| {
             let identity = object.identity();
             Kind::find(&identity.api_version, &identity.kind).is_some_and(|kind| kind.is_workload)
         };
-        let (workloads, others): (Vec<&Object>, Vec<&Object>) = wanted.iter().partition(is_workload);
+        let (mut workloads, others): (Vec<&Object>, Vec<&Object>) = wanted.iter().partition(is_workload);
+        workloads.retain(|object| !held.back.contains(&object.identity()));
         let mut failed: Vec<String> = Vec::new();
         for group in [others, workloads] {
             let results = join_all(group.into_iter().map(|object| self.bring_one(object))).await;

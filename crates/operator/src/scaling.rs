@@ -1,11 +1,55 @@
-//! How many nodes a pool should have, by what its SuperLink tells.
+//! How many nodes a pool should have, by what its SuperLink tells. Decided in `trellis_kube::scaling`; here the SuperLink is asked,
+//! now and then, for federations that have `spec.scaling`. What it tells is also told to Prometheus, for autoscalers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
+use jiff::Timestamp;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::{Instant, timeout};
+use trellis_client::ListNodes;
 use trellis_kube::federation::Federation;
+use trellis_kube::object::Identity;
+use trellis_kube::scaling::{Activity, Memory, Metric, decide, scaled};
+use trellis_wire::proto;
+use trellis_wire::proto::scalar::Scalar;
 
-use crate::cache::Seen;
+use crate::cache::{Key, Seen};
 use crate::context::{Context, Findings};
+use crate::metrics::Metrics;
+use crate::reach::{Reach, Reached};
+use crate::runs::told;
+
+/// Between two questions to a SuperLink.
+const INTERVAL: Duration = Duration::from_secs(15);
+/// For all that is asked at once: others wait for the pass to end.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What runs wait for, in their configuration.
+const WAITED_FOR: [&str; 2] = ["min-available-nodes", "min-train-nodes"];
+const ONLINE: &str = "online";
+const OVER: &str = "finished";
+
+type Real = Gauge<f64, AtomicU64>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfFederation {
+    namespace: String,
+    federation: String,
+}
+
+/// What SuperLinks told last.
+#[derive(Default)]
+pub struct Activities {
+    last: Mutex<HashMap<Key, (Instant, Activity)>>,
+    runs: Family<OfFederation, Gauge>,
+    nodes_online: Family<OfFederation, Gauge>,
+    nodes_waiting: Family<OfFederation, Gauge>,
+    round_seconds: Family<OfFederation, Real>,
+}
 
 /// Pools whose size is not (only) what the resource says.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +58,131 @@ pub struct Sizes {
     pub findings: Findings,
 }
 
-pub async fn sizes(_context: &Context, federation: &Federation, _seen: &Seen) -> Sizes {
-    let scaled = federation.spec.scaling.as_ref().and_then(|scaling| Some((scaling.pool.clone(), scaling.replicas?)));
-    Sizes { sizes: scaled.into_iter().collect(), findings: Findings::default() }
+impl Activities {
+    /// Names are a contract with autoscalers.
+    pub fn register(&self, metrics: &Metrics) {
+        metrics.register("federation_runs", "Runs at work", self.runs.clone());
+        metrics.register("federation_nodes_online", "Nodes that are online", self.nodes_online.clone());
+        let help = "Nodes that runs wait for, beyond those that are online";
+        metrics.register("federation_nodes_waiting", help, self.nodes_waiting.clone());
+        let help = "How long the last round took of the runs at work, the longest of them";
+        metrics.register("federation_round_seconds", help, self.round_seconds.clone());
+    }
+
+    pub fn forget(&self, key: &Key) {
+        self.last.lock().expect("nobody panics while holding it").remove(key);
+        self.tell(key, &Activity::default());
+    }
+
+    fn recent(&self, key: &Key) -> Option<Activity> {
+        let last = self.last.lock().expect("nobody panics while holding it");
+        last.get(key).filter(|(at, _)| at.elapsed() < INTERVAL).map(|(_, activity)| *activity)
+    }
+
+    fn note(&self, key: &Key, activity: Activity) {
+        self.last.lock().expect("nobody panics while holding it").insert(key.clone(), (Instant::now(), activity));
+        self.tell(key, &activity);
+    }
+
+    /// What is not known has no number, rather than an old one.
+    fn tell(&self, key: &Key, activity: &Activity) {
+        let label = OfFederation { namespace: key.namespace.clone(), federation: key.name.clone() };
+        let whole = |family: &Family<OfFederation, Gauge>, value: Option<f64>| match value {
+            Some(value) => drop(family.get_or_create(&label).set(value as i64)),
+            None => drop(family.remove(&label)),
+        };
+        whole(&self.runs, activity.value(Metric::Runs));
+        whole(&self.nodes_online, activity.online.map(f64::from));
+        whole(&self.nodes_waiting, activity.value(Metric::Waiting));
+        match activity.value(Metric::RoundTime) {
+            Some(seconds) => drop(self.round_seconds.get_or_create(&label).set(seconds)),
+            None => drop(self.round_seconds.remove(&label)),
+        }
+    }
+}
+
+pub async fn sizes(context: &Context, federation: &Federation, seen: &Seen) -> Sizes {
+    if scaled(federation).is_none() {
+        return Sizes::default();
+    }
+    let key = Key { namespace: federation.namespace.clone(), name: federation.name.clone() };
+    let activity = match context.activities.recent(&key) {
+        Some(activity) => activity,
+        None => {
+            let activity = ask(context, federation).await;
+            context.activities.note(&key, activity);
+            activity
+        }
+    };
+    let now = Timestamp::now().as_second();
+    let memory = Memory::read(&seen.resource["status"]);
+    let Some(decision) = decide(federation, &activity, &memory, now) else { return Sizes::default() };
+    let mut findings = Findings { again: Some(INTERVAL), ..Findings::default() };
+    findings.fields.insert("scaling".to_owned(), decision.told(replicas(federation, seen, &decision.pool)));
+    if memory.desired.is_some_and(|before| before != decision.size) {
+        tracing::info!(federation = %key, pool = decision.pool, nodes = decision.size, "scaled: {}", decision.why);
+    }
+    Sizes { sizes: BTreeMap::from([(decision.pool, decision.size)]), findings }
+}
+
+/// Pods that there are.
+fn replicas(federation: &Federation, seen: &Seen, pool: &str) -> i64 {
+    let name = federation.pool_name(pool);
+    let id = Identity { api_version: "apps/v1".to_owned(), kind: "StatefulSet".to_owned(), name };
+    seen.objects.get(&id).and_then(|object| object.0["status"]["replicas"].as_i64()).unwrap_or(0)
+}
+
+/// What cannot be asked is not known, and changes nothing.
+async fn ask(context: &Context, federation: &Federation) -> Activity {
+    let asked = timeout(PATIENCE, activity(&context.settings.reach, context, federation)).await;
+    match asked {
+        Ok(Some(activity)) => activity,
+        Ok(None) | Err(_) => Activity::default(),
+    }
+}
+
+async fn activity(reach: &Reach, context: &Context, federation: &Federation) -> Option<Activity> {
+    let reached = reach.superlink(&context.client, federation).await.ok()?;
+    let runs = reached.superlink.list_runs(None).await.ok()?;
+    let at_work: Vec<&proto::Run> = runs.iter().filter(|run| !is_over(run)).collect();
+    let mut activity = Activity {
+        runs: u32::try_from(at_work.len()).ok(),
+        round_s: None,
+        wanted: at_work.iter().filter_map(|run| wanted(run)).max(),
+        online: online(&reached).await,
+    };
+    for run in at_work.iter().filter(|_| reached.is_trellis) {
+        if let Ok(training) = told::training(&reached.superlink, run.run_id, 0).await {
+            activity.round_s = match (activity.round_s, training.seconds) {
+                (Some(one), Some(other)) => Some(f64::max(one, other)),
+                (one, other) => one.or(other),
+            };
+        }
+    }
+    Some(activity)
+}
+
+fn is_over(run: &proto::Run) -> bool {
+    run.status.as_ref().is_some_and(|status| status.status == OVER)
+}
+
+/// Nodes that a run waits for, by what it was given.
+fn wanted(run: &proto::Run) -> Option<u32> {
+    let number = |key: &&str| match run.override_config.get(*key)?.scalar.as_ref()? {
+        Scalar::Sint64(number) => u32::try_from(*number).ok(),
+        _ => None,
+    };
+    WAITED_FOR.iter().filter_map(number).max()
+}
+
+/// Those that drain take no work, and are as good as gone.
+async fn online(reached: &Reached) -> Option<u32> {
+    let count = match reached.is_trellis {
+        true => {
+            let nodes = reached.superlink.call(&ListNodes {}).await.ok()?.nodes;
+            nodes.iter().filter(|node| node.status == ONLINE && !node.draining).count()
+        }
+        false => reached.superlink.list_nodes().await.ok()?.iter().filter(|node| node.status == ONLINE).count(),
+    };
+    u32::try_from(count).ok()
 }

@@ -66,6 +66,7 @@ pub fn shared(parts: Parts) -> Option<&'static ControlPlane> {
 pub struct ControlPlane {
     programs: Programs,
     parts: Parts,
+    flags: Vec<String>,
     directory: PathBuf,
     etcd_port: u16,
     endpoint: Endpoint,
@@ -90,6 +91,11 @@ impl ControlPlane {
     /// # Panics
     /// If a program does not start: the test cannot go on, and its log says why.
     pub fn start(parts: Parts) -> Option<ControlPlane> {
+        Self::start_with(parts, &[])
+    }
+
+    /// With further flags of the API server.
+    pub fn start_with(parts: Parts, flags: &[&str]) -> Option<ControlPlane> {
         let programs = match Programs::find(parts) {
             Ok(programs) => programs,
             Err(missing) => {
@@ -107,6 +113,7 @@ impl ControlPlane {
             etcd_port: free_port(),
             programs,
             parts,
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             directory,
             running: Mutex::default(),
             named: AtomicUsize::new(0),
@@ -158,6 +165,11 @@ impl ControlPlane {
         name
     }
 
+    /// For tests that call it as people do; it finds the control plane by `KUBECONFIG`.
+    pub fn kubectl_program(&self) -> PathBuf {
+        self.programs.kubectl()
+    }
+
     /// As the administrator.
     pub fn kubectl<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Output {
         self.kubectl_with_input(arguments, "")
@@ -198,7 +210,17 @@ impl ControlPlane {
     /// Every change of an object that the API server was asked for, by whom and with what result, in order, from the start of
     /// the control plane and across restarts of the API server.
     pub fn writes(&self) -> Vec<AuditedWrite> {
-        audit::read(&self.directory.join(AUDIT_LOG))
+        let mut requests = audit::read(&self.directory.join(AUDIT_LOG));
+        requests.retain(AuditedWrite::changes);
+        requests
+    }
+
+    /// Every request of a service account, those that change nothing too.
+    pub fn requests_of_service_account(&self, namespace: &str, name: &str) -> Vec<AuditedWrite> {
+        let user = format!("system:serviceaccount:{namespace}:{name}");
+        let mut requests = audit::read(&self.directory.join(AUDIT_LOG));
+        requests.retain(|request| request.user == user);
+        requests
     }
 
     /// How many requests that change something the API server has counted since it started, by `verb resource` or
@@ -295,6 +317,7 @@ impl ControlPlane {
             "--audit-policy-file=audit-policy.json".to_owned(),
             format!("--audit-log-path={AUDIT_LOG}"),
         ];
+        arguments.extend(self.flags.iter().cloned());
         if self.parts == Parts::ApiServer {
             // Nobody makes the accounts that it would insist on.
             arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());

@@ -1,5 +1,5 @@
 //! The `trellis` binary: finds the sub-command and hands over. Called by the name of a Flower program it behaves as
-//! that program.
+//! that program, and as `kubectl-trellis` it is a plugin: `kubectl trellis`.
 
 mod account;
 mod address;
@@ -51,12 +51,14 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Gives memory back after a large round; the system's allocator keeps it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// By this name on PATH, `kubectl` finds it.
+const PLUGIN: &str = "kubectl-trellis";
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (serves Flower 1.25 to 1.42, over gRPC and HTTP)");
 /// Lines longer than this are hard to read, however wide the terminal.
 const HELP_WIDTH: usize = 110;
@@ -126,6 +128,8 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Top(top::TopArgs),
     Schema(schema::SchemaArgs),
+    /// Print the version of this program
+    Version,
     /// Print completions for a shell, to be read by it at start-up
     Completions {
         shell: clap_complete::Shell,
@@ -140,6 +144,7 @@ fn main() -> ExitCode {
         Some("flower-supernode") => return supernode::run("flower-supernode", &arguments[1..]),
         _ => {}
     }
+    let named = if called == PLUGIN { "kubectl trellis" } else { "trellis" };
     let word = |index: usize| arguments.get(index).and_then(|word| word.to_str());
     match (word(1), word(2)) {
         (Some("detached"), _) => return detached::run(&arguments[2..]),
@@ -158,7 +163,8 @@ fn main() -> ExitCode {
     if let Some(name) = arguments.first_mut() {
         *name = "trellis".into();
     }
-    match Trellis::try_parse_from(arguments) {
+    let parsed = Trellis::command().bin_name(named).try_get_matches_from(arguments);
+    match parsed.and_then(|matches| Trellis::from_arg_matches(&matches)) {
         Ok(Trellis { command }) => command.run(),
         Err(message) => show(Some(message)),
     }
@@ -201,9 +207,16 @@ impl Command {
             Command::Doctor(args) => doctor::run(&args),
             Command::Top(args) => top::run(&args),
             Command::Schema(args) => schema::run(&args),
+            Command::Version => print_version(),
             Command::Completions { shell } => print_completions(shell),
         }
     }
+}
+
+fn print_version() -> ExitCode {
+    // A reader that has gone away is no trouble of ours.
+    let _ = writeln!(std::io::stdout(), "trellis {VERSION}");
+    ExitCode::SUCCESS
 }
 
 fn print_completions(shell: clap_complete::Shell) -> ExitCode {

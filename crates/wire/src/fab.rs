@@ -74,6 +74,9 @@ pub fn metadata(project: &toml::Table) -> Result<FabMetadata, BadFab> {
 
 /// The ServerApp that an app names when this program shall train in its place.
 pub const NATIVE_SERVER_APP: &str = "trellis:native";
+/// The key of a run's configuration by which whoever submits it knows it again, after an answer that was lost. A SuperLink of ours
+/// has one run for each of its values (and account), however often it is asked to start it.
+pub const RUN_MARK: &str = "trellis-run";
 /// What the ClientApp of an app begins with that is part of this program: `trellis:mlp`.
 pub const BUILT_IN_CLIENT_APP: &str = "trellis:";
 

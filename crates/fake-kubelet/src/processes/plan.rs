@@ -105,20 +105,24 @@ impl Plan {
         let home = inside(&self.directory);
         let Identity { user, group, .. } = self.identity;
         lines.push(format!("[ -d {home} ] || {{ mkdir -p {home} && chown {user}:{group} {home}; }}"));
-        for mount in &self.mounts {
-            let (source, target) = (quote(&mount.source.display().to_string()), inside(&mount.target));
-            lines.push(format!("if [ -d {source} ]; then mkdir -p {target}; else mkdir -p \"$(dirname {target})\" && touch {target}; fi"));
+        let pairs =
+            self.mounts.iter().map(|mount| (quote(&mount.source.display().to_string()), inside(&mount.target), mount));
+        let pairs: Vec<_> = pairs.collect();
+        for (source, target, _) in &pairs {
+            let file = format!("mkdir -p \"$(dirname {target})\" && touch {target}");
+            lines.push(format!("if [ -d {source} ]; then mkdir -p {target}; else {file}; fi"));
+        }
+        if self.is_root_read_only {
+            let hidden: Vec<String> = HIDDEN.iter().map(|path| inside(Path::new(path))).collect();
+            // Before anything of this machine is mounted there, and each mount for itself: never a whole file system.
+            let places = format!("{base}/root {}", hidden.join(" "));
+            lines.push(format!("for place in {places}; do mount -o remount,bind,ro \"$place\"; done"));
+        }
+        for (source, target, mount) in &pairs {
             lines.push(format!("mount --bind {source} {target}"));
             if mount.is_read_only {
                 lines.push(format!("mount -o remount,bind,ro {target}"));
             }
-        }
-        if self.is_root_read_only {
-            let hidden: Vec<String> = HIDDEN.iter().map(|path| inside(Path::new(path))).collect();
-            lines.push(format!(
-                "for place in {base}/root {}; do mount -o remount,ro \"$place\"; done",
-                hidden.join(" ")
-            ));
         }
         lines.push(format!("exec chroot {base}/root {}", self.program(&self.argv)));
         lines.join("\n")

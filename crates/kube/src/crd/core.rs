@@ -1,7 +1,7 @@
 //! Core types of Kubernetes, as they stand in the schemas of our resources.
 //!
 //! `core-types.json` is what an API server says of them in `/openapi/v3`, without descriptions; a test of the operator makes it
-//! anew (`UPDATE_GOLDENS=1 cargo test -p trellis-operator --test core_types`). A definition may hold no references, so they are
+//! anew (`UPDATE_GOLDENS=1 cargo test -p trellis-operator --test admission`). A definition may hold no references, so they are
 //! filled in here.
 
 use std::collections::BTreeMap;

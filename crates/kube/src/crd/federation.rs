@@ -138,7 +138,6 @@ fn images() -> Schema {
     Schema::object("Images of this pool.")
         .field("supernode", Schema::text("In place of supernodes.image."))
         .field("superexecClientApp", Schema::text("Of the sidecar that runs ClientApps, with isolationMode process."))
-        .with("default", json!({}))
 }
 
 fn gpu() -> Schema {

@@ -66,9 +66,8 @@ fn fields_of_ours_are_described() {
     for definition in all() {
         walk(schema(&definition), "", &mut |path, schema| {
             let inside = |part: &&str| path.contains(&format!(".{part}.")) || path.contains(&format!(".{part}[]"));
-            let inside_core = core.iter().any(|part| inside(part))
-                || path.contains("esources.")
-                || path.contains("volumeClaimTemplates[].spec");
+            let inside_core =
+                core.iter().any(inside) || path.contains("esources.") || path.contains("volumeClaimTemplates[].spec");
             if !path.starts_with(".metadata") && !inside_core && !path.ends_with("{}") && !path.ends_with("[]") {
                 assert!(schema["description"].is_string(), "{path} is not described");
             }

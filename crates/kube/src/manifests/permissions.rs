@@ -64,7 +64,7 @@ pub const PERMISSIONS: &[Permission] = &[
     may(
         "",
         "secrets",
-        &["get", "list", "watch", "create", "patch", "delete"],
+        &["get", "list", "watch", "create", "update", "delete"],
         Reach::Federations,
         "certificates, keys, tokens",
     ),

@@ -135,10 +135,8 @@ fn pod_template(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
         pod.insert("volumes".to_owned(), Value::Array(volumes));
     }
     let mut metadata = json!({"labels": scene.pool_marks(&pool.name)});
-    if let Some(trust) = &scene.ground.trust {
-        if !programs.supernode.is_trellis() {
-            metadata["annotations"] = json!({TRUST_ANNOTATION: trust.bundle_revision});
-        }
+    if let (Some(trust), false) = (&scene.ground.trust, programs.supernode.is_trellis()) {
+        metadata["annotations"] = json!({TRUST_ANNOTATION: trust.bundle_revision});
     }
     let mut template = json!({"metadata": metadata, "spec": Value::Object(pod)});
     template::apply(&mut template, pool.pod_template.as_ref());

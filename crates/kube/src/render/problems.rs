@@ -121,6 +121,13 @@ fn security(scene: &Scene<'_>, findings: &mut Findings) {
             "let spec.security.tls.mode be auto, or give --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile",
         ));
     }
+    if scene.channel() == Channel::Plain && gives(&spec.superlink.extra_args, "--ssl-certfile") {
+        findings.notes.push(problem(
+            "spec.insecure",
+            "the SuperLink is given a certificate and --insecure: Flower serves without TLS then, and Trellis refuses to start",
+            "set spec.insecure to false",
+        ));
+    }
     if spec.security.network_policy.enabled && one_port_for_all(scene) {
         findings.notes.push(problem(
             "spec.security.networkPolicy",

@@ -96,11 +96,11 @@ fn container(ours: &mut Value, theirs: &Value) {
             overlay(ours.entry(field.clone()).or_insert(Value::Null), value);
         }
     }
-    probes(ours, theirs);
+    agree_container(ours, theirs);
 }
 
 /// A probe is asked in one way: a way of theirs takes the place of ours.
-fn probes(ours: &mut Map<String, Value>, theirs: &Map<String, Value>) {
+fn agree_container(ours: &mut Map<String, Value>, theirs: &Map<String, Value>) {
     const WAYS: [&str; 4] = ["exec", "grpc", "httpGet", "tcpSocket"];
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         let Some(their_probe) = theirs.get(probe).and_then(Value::as_object) else { continue };
@@ -111,10 +111,9 @@ fn probes(ours: &mut Map<String, Value>, theirs: &Map<String, Value>) {
         }
     }
     // What may raise its privileges cannot be forbidden to.
-    if theirs.get("securityContext").is_some_and(|context| context["privileged"] == Value::Bool(true)) {
-        if let Some(context) = ours.get_mut("securityContext").and_then(Value::as_object_mut) {
-            context.remove("allowPrivilegeEscalation");
-        }
+    let privileged = theirs.get("securityContext").is_some_and(|context| context["privileged"] == Value::Bool(true));
+    if let (true, Some(context)) = (privileged, ours.get_mut("securityContext").and_then(Value::as_object_mut)) {
+        context.remove("allowPrivilegeEscalation");
     }
 }
 

@@ -30,9 +30,6 @@ pub struct Try {
     pub attempt: u32,
 }
 
-/// The key of a run's configuration that carries the mark of its try.
-pub const MARK: &str = "trellis-run";
-
 impl Try {
     /// What the SuperLink keeps with the run.
     pub fn mark(self, uid: &str) -> String {
@@ -54,6 +51,8 @@ pub struct Seen {
     pub runs: Result<Vec<SeenRun>, String>,
     /// Why what is wanted cannot be sent, whoever is asked: there is no such app.
     pub unfit: Vec<Problem>,
+    /// Tries that the SuperLink did not take, and why. Forgotten with the process: then they are sent and refused again.
+    pub refused: Vec<(Try, String)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -219,6 +218,12 @@ impl Step<'_> {
         mine.min_by_key(|run| (job.run_id.as_deref() != Some(&run.id.to_string()), run.submitted, run.id))
     }
 
+    fn refusal(&self, job: &Job) -> Option<String> {
+        let of = Try { number: job.number, attempt: job.attempt };
+        let refused = self.seen.refused.iter().find(|(refused, _)| *refused == of)?;
+        Some(format!("the SuperLink did not take it: {}", refused.1))
+    }
+
     fn advance(&mut self, mut job: Job, sound: bool) -> Fate {
         if self.seen.federation == Ground::Absent && job.submitted.is_some() {
             return self.failed(job, "its federation is gone".to_owned(), None);
@@ -231,6 +236,9 @@ impl Step<'_> {
         {
             job.message = format!("the SuperLink cannot be asked: {why}");
             return Fate::Goes(job);
+        }
+        if let Some(why) = self.refusal(&job).filter(|_| job.run_id.is_none()) {
+            return self.failed(job, why, None);
         }
         match (&job.run_id, job.submitted.is_some()) {
             (Some(id), _) => {

@@ -76,7 +76,7 @@ pub fn bundle(site: &Site, address: &str, trust: Option<&str>, keys: &BTreeMap<S
     entries
 }
 
-/// For `trellis supernode --config`; relative paths are beside it.
+/// For `trellis supernode --config`, started where the other entries are.
 fn settings(site: &Site, index: i32, address: &str, tls: bool, has_key: bool) -> String {
     let mut text = format!("superlink = {}\nname = {}\n", quoted(address), quoted(&format!("{}-{index}", site.name)));
     match tls {

@@ -9,11 +9,11 @@ use trellis_core::Seconds;
 use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::control::{self, NewNode, Reach};
 use trellis_core::id::{NodeId, RunId};
-use trellis_core::port::{Fab, Topic};
+use trellis_core::port::{Fab, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{NewRun, Run, ServerApp};
 use trellis_store_sqlite::crash;
-use trellis_wire::fab::Config;
+use trellis_wire::fab::{Config, RUN_MARK};
 use trellis_wire::proto::*;
 
 use super::account::Who;
@@ -63,7 +63,7 @@ pub async fn start_run(
     }
     let (metadata, server_app) = fab::metadata(&content)?;
     let config = completed(link, &content, request.override_config)?;
-    let told = config.told();
+    let (told, mark) = (config.told(), config.config.get(RUN_MARK).cloned());
     let (id, now) = (RunId(random_id()), link.now());
     let fab = Fab { hash: hex(&sha256(&content)), content, verifications: Vec::new() };
     let new = NewRun {
@@ -78,22 +78,43 @@ pub async fn start_run(
     };
     let context = Context { run_id: id.0, state: Some(RecordDict::default()), ..Default::default() }.encode_to_vec();
     let log = told.clone();
-    link.write(move |tx| {
+    let started = link.write(move |tx| {
+        if let Some(same) = marked(tx, &new, mark.as_ref())? {
+            return Ok(same);
+        }
         control::start_run(tx, id, new.clone(), &fab, &context, now)?;
-        log.as_ref().map_or(Ok(()), |text| tx.append_log(id, now, text))
-    })
-    .await?;
+        log.as_ref().map_or(Ok(()), |text| tx.append_log(id, now, text))?;
+        Ok(id)
+    });
+    let started = started.await?;
+    if started != id {
+        tracing::info!(run = started.0, "run asked for again");
+        return Ok(run_started(started, client));
+    }
     crash::point("run-created");
     tracing::info!(run = id.0, app = metadata.id(), native = server_app == ServerApp::Native, "run created");
     if let Some(told) = told {
         tracing::info!(run = id.0, "{}", told.trim_end().replace('\n', " "));
     }
-    Ok(StartRunResponse {
+    Ok(run_started(id, client))
+}
+
+fn run_started(id: RunId, client: &Client) -> StartRunResponse {
+    StartRunResponse {
         run_id: Some(id.0),
         note: None,
         series_id: Some(id.0),
         federation: dialect::federation_name(client).to_owned(),
-    })
+    }
+}
+
+/// The run that this account started with the same mark: whoever asks again did not hear the answer.
+fn marked(tx: &dyn Tx, new: &NewRun, mark: Option<&Scalar>) -> Result<Option<RunId>, Refusal> {
+    let Some(mark) = mark else { return Ok(None) };
+    let is_same = |run: &Run| {
+        run.account == new.account && convert::override_config_out(&run.override_config).get(RUN_MARK) == Some(mark)
+    };
+    Ok(tx.runs()?.iter().find(|run| is_same(run)).map(|run| run.id))
 }
 
 /// What a run is given, with the defaults of this SuperLink.

@@ -4,6 +4,7 @@ mod bad_input;
 mod defaults;
 mod first_account;
 mod http;
+mod marks;
 mod native;
 mod peer;
 mod revocation;

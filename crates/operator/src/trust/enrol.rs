@@ -1,21 +1,27 @@
 //! Makes nodes known to a SuperLink that takes known ones only, and has it forget those that left. Each step may be repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use kube::Client;
 use trellis_client::{Error as CallError, SuperLink};
 use trellis_kube::federation::Federation;
+use trellis_kube::object::Identity;
 use trellis_kube::status::Condition;
 use trellis_kube::trust::{SecretWanted, Seen};
 
 use super::Error;
 use super::kept::{Kept, Written};
+use crate::cache;
+use crate::context::{Context, Findings};
 
 pub const ENROLLED: &str = "NodesEnrolled";
 /// What SuperLinks say of a key that they know, in every release.
 const KNOWN: &str = "already in use";
 /// Of a node that was taken away, in a list of nodes.
 const GONE: &str = "unregistered";
+/// How often it is looked at whether a SuperLink still knows its nodes.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// The keys of a federation's nodes.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +48,36 @@ impl Keys {
     pub fn is_empty(&self) -> bool {
         self.known.is_empty() && self.left.is_empty() && self.abandoned.is_empty()
     }
+}
+
+/// In a pass of the operator: as soon as the SuperLink is there, and again from time to time, because one that lost its state must
+/// be told anew.
+pub async fn in_pass(context: &Context, federation: &Federation, seen: &cache::Seen, keys: &Keys) -> Findings {
+    let mut findings = Findings::default();
+    if keys.is_empty() {
+        return findings;
+    }
+    findings.again = Some(LOOK);
+    let api_version = "apps/v1".to_owned();
+    let place = Identity { api_version, kind: "StatefulSet".to_owned(), name: federation.superlink_name() };
+    let ready = seen.objects.get(&place).and_then(|workload| workload.0["status"]["readyReplicas"].as_i64());
+    if ready.unwrap_or(0) < 1 {
+        let message = "nodes are made known as soon as the SuperLink is ready";
+        findings.conditions.push(Condition::new(ENROLLED, false, "WaitingForSuperLink", message));
+        return findings;
+    }
+    let told = match context.settings.reach.superlink(&context.client, federation).await {
+        Ok(reached) => {
+            enrol(&context.client, federation, &reached.superlink, keys).await.map_err(|error| error.words())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    let failed = |why: String| {
+        let message = format!("nodes cannot be made known to the SuperLink: {why}");
+        Condition::new(ENROLLED, false, "SuperLinkUnreachable", message)
+    };
+    findings.conditions.push(told.unwrap_or_else(failed));
+    findings
 }
 
 /// Tells the SuperLink, and then takes away keys of nodes that left. What could not be told is told at the next try.

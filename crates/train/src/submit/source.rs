@@ -58,6 +58,15 @@ impl Source {
         Ok(Source { app, built_in: None, native, original: Some(original) })
     }
 
+    /// With one more key in its configuration, where it has none of that name: only then can a run give it a value.
+    pub fn with_key(mut self, key: &str) -> Source {
+        if !self.app.config().contains_key(key) {
+            self.app.add_key(key, toml::Value::String(String::new()));
+            self.original = None;
+        }
+        self
+    }
+
     /// All of it, with the keys that were added.
     pub(super) fn into_bundle(self, keys_added: bool) -> Result<Bundle, BadFab> {
         match self.original.filter(|_| !keys_added) {

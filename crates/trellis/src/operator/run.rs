@@ -12,6 +12,7 @@ use kube::{Client, Config};
 use tokio::runtime::Builder;
 use trellis_operator::Settings;
 use trellis_operator::context::{RESYNC, WORKERS};
+use trellis_operator::reach::Reach;
 
 use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::StopSignals;
@@ -76,6 +77,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     health_address: Option<SocketAddr>,
 
+    /// Where SuperLinks are for an operator outside of the cluster: lines of `name.namespace.svc:port address:port`
+    #[arg(long, value_name = "FILE")]
+    reach: Option<PathBuf>,
+
     /// `text` (coloured on a terminal, unless NO_COLOR is set) or `json`
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TRELLIS_LOG_FORMAT")]
     log_format: String,
@@ -132,6 +137,7 @@ async fn operate(args: &RunArgs) -> service::Outcome {
         resync: Duration::from_secs(args.resync_seconds),
         metrics_address: args.metrics_address,
         health_address: args.health_address,
+        reach: args.reach.clone().map(Reach::by_file).unwrap_or_default(),
     };
     tracing::info!(
         version = %env!("CARGO_PKG_VERSION"),

@@ -20,7 +20,7 @@ fn run(spec: Value) -> FederationRun {
 }
 
 fn seen(runs: Vec<SeenRun>) -> Seen {
-    Seen { federation: Ground::Ready, runs: Ok(runs), unfit: Vec::new() }
+    Seen { federation: Ground::Ready, runs: Ok(runs), unfit: Vec::new(), refused: Vec::new() }
 }
 
 fn at_superlink(number: u64, attempt: u32, phase: Phase) -> SeenRun {
@@ -159,6 +159,21 @@ fn a_run_that_the_superlink_forgot_has_failed_and_one_that_cannot_be_asked_about
 }
 
 #[test]
+fn a_try_that_the_superlink_did_not_take_has_failed() {
+    let mut run = run(json!({"retries": 1}));
+    step(&mut run, &seen(vec![]), NOON);
+    let refused = |attempt| vec![(Try { number: 1, attempt }, "no such federation".to_owned())];
+    step(&mut run, &Seen { refused: refused(1), ..seen(vec![]) }, NOON + 1);
+    assert_eq!((run.status.attempt, run.status.state), (Some(2), State::Waiting));
+    step(&mut run, &Seen { refused: refused(1), ..seen(vec![]) }, NOON + 20);
+    let again = step(&mut run, &Seen { refused: refused(1), ..seen(vec![]) }, NOON + 21);
+    assert_eq!(deeds(&again), [Effect::Submit(Try { number: 1, attempt: 2 })], "what was refused is the try before");
+    step(&mut run, &Seen { refused: refused(2), ..seen(vec![]) }, NOON + 22);
+    assert_eq!(run.status.state, State::Failed);
+    assert!(run.status.message.contains("did not take it: no such federation"));
+}
+
+#[test]
 fn a_schedule_is_heeded_once_for_each_of_its_times() {
     let mut run = run(json!({"schedule": "*/10 * * * *"}));
     let first = step(&mut run, &seen(vec![]), NOON + 1);
@@ -222,7 +237,7 @@ fn who_deletes_a_run_stops_it() {
     let running = seen(vec![at_superlink(1, 1, Phase::Running)]);
     assert_eq!(deeds(&step(&mut going, &running, NOON + 1)), [Effect::Stop(101)]);
     assert_eq!(deeds(&next(&going, &seen(vec![at_superlink(1, 1, Phase::Stopped)]), NOON + 2)), [Effect::LetGo]);
-    let absent = Seen { federation: Ground::Absent, runs: Err("gone".to_owned()), unfit: Vec::new() };
+    let absent = Seen { federation: Ground::Absent, runs: Err("gone".to_owned()), ..seen(vec![]) };
     assert_eq!(deeds(&next(&going, &absent, NOON + 2)), [Effect::LetGo], "the run went with its federation");
     let away = Seen { runs: Err("no route".to_owned()), ..seen(vec![]) };
     assert_eq!(deeds(&next(&going, &away, NOON + 2)), [], "it waits for the SuperLink");
@@ -291,7 +306,7 @@ impl World {
         if dice(3) == 0 {
             let reachable = dice(5) > 0;
             let runs = if reachable { Ok(self.superlink.clone()) } else { Err("away".to_owned()) };
-            let next = next(&self.run, &Seen { federation: Ground::Ready, runs, unfit: vec![] }, self.now);
+            let next = next(&self.run, &Seen { runs, ..seen(vec![]) }, self.now);
             if dice(4) == 0 {
                 return; // Killed before the status was written.
             }

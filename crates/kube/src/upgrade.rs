@@ -1,0 +1,208 @@
+//! In which order the coordinator and the pools of a federation get another release, so that nodes and SuperLink can talk to each
+//! other all the way.
+//!
+//! The coordinator goes first: a SuperLink is to understand older nodes rather than the other way round, and a Trellis SuperLink
+//! understands all. Where the old nodes could not talk to the new one but the new nodes could to the old one, pools go first.
+//! Where neither works (Flower moved from gRPC to HTTP with 1.40) no order helps, and both go at once. What cannot work in the
+//! end is refused before it comes to this.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::federation::Federation;
+use crate::flower::skew::{Skew, fleet};
+use crate::flower::{Image, Program, Programs};
+use crate::object::{Identity, Object};
+
+/// What is not applied yet, and what it waits for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    pub back: Vec<Identity>,
+    pub waits: Option<String>,
+}
+
+/// Which workloads keep their present form until others have theirs.
+pub fn held(federation: &Federation, wanted: &[Object], live: &BTreeMap<Identity, Object>) -> Held {
+    let superlink = federation.superlink_name();
+    let find = |name: &str| wanted.iter().find(|object| is_workload(object) && object.identity().name == name);
+    let Some((new, old)) = find(&superlink).and_then(|new| Some((new, live.get(&new.identity())?))) else {
+        // There is no coordinator yet that anybody could talk to.
+        return Held::default();
+    };
+    let programs = Programs::of(federation);
+    let (from, to) = (program(federation, old, "superlink"), programs.superlink);
+    let pools: Vec<Move<'_>> = programs
+        .pools
+        .iter()
+        .filter_map(|pool| {
+            let new = find(&federation.pool_name(&pool.pool))?;
+            let old = live.get(&new.identity())?;
+            Some(Move { new, old, from: program(federation, old, "supernode"), to: pool.supernode })
+        })
+        .collect();
+    if !new.is_released_as(old, "superlink") {
+        // The coordinator is to change.
+        // Of a pool that is on its way nobody can tell what its last nodes have: only a SuperLink that is as open as the one
+        // before it can do without knowing.
+        let narrows = from.is_trellis() && !to.is_trellis();
+        let stranded =
+            pools.iter().any(|pool| !can_work(to, pool.from) || narrows && pool.is_told() && !is_rolled_out(pool.old));
+        let pools_can_go = pools.iter().all(|pool| can_work(from, pool.to));
+        let unmoved: Vec<&Move<'_>> = pools.iter().filter(|pool| !pool.is_done()).collect();
+        return match (stranded, pools_can_go) {
+            (false, _) => hold(&unmoved, "the SuperLink to serve its new release"),
+            (true, true) if !unmoved.is_empty() => Held {
+                back: vec![new.identity()],
+                waits: Some("the nodes to have a release that the new SuperLink can talk to".to_owned()),
+            },
+            (true, _) => Held::default(),
+        };
+    }
+    if is_rolled_out(old) {
+        return Held::default();
+    }
+    // It was told, and is not there yet.
+    let unmoved: Vec<&Move<'_>> = pools.iter().filter(|pool| !pool.is_told() && can_work(to, pool.from)).collect();
+    hold(&unmoved, "the SuperLink to serve its new release")
+}
+
+/// A pool on its way from one release to another.
+struct Move<'a> {
+    new: &'a Object,
+    old: &'a Object,
+    from: Program,
+    to: Program,
+}
+
+impl Move<'_> {
+    fn is_told(&self) -> bool {
+        self.new.is_released_as(self.old, "supernode")
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_told() && is_rolled_out(self.old)
+    }
+}
+
+fn hold(pools: &[&Move<'_>], what: &str) -> Held {
+    // Only those whose release changes: a change of size or resources need not wait.
+    let back: Vec<Identity> = pools.iter().filter(|pool| !pool.is_told()).map(|pool| pool.new.identity()).collect();
+    let waits = (!back.is_empty()).then(|| what.to_owned());
+    Held { back, waits }
+}
+
+fn can_work(superlink: Program, supernode: Program) -> bool {
+    !matches!(fleet(superlink, supernode), Skew::CannotWork(..))
+}
+
+fn is_workload(object: &Object) -> bool {
+    matches!(object.identity().kind.as_str(), "StatefulSet" | "DaemonSet")
+}
+
+impl Object {
+    /// The container of this name has the same image.
+    fn is_released_as(&self, other: &Object, container: &str) -> bool {
+        image(self, container) == image(other, container)
+    }
+}
+
+fn image<'o>(object: &'o Object, container: &str) -> Option<&'o str> {
+    let containers = object.0["spec"]["template"]["spec"]["containers"].as_array()?;
+    containers.iter().find(|each| each["name"] == container)?["image"].as_str()
+}
+
+fn program(federation: &Federation, live: &Object, container: &str) -> Program {
+    image(live, container).map_or(Program::Unknown, |image| Image::read(image).program(&federation.spec))
+}
+
+/// All its pods are of its newest form, and ready.
+fn is_rolled_out(live: &Object) -> bool {
+    let (meta, spec, status) = (&live.0["metadata"], &live.0["spec"], &live.0["status"]);
+    let number = |value: &Value| value.as_i64().unwrap_or(0);
+    let (wanted, updated, ready) = match live.identity().kind.as_str() {
+        "DaemonSet" => (&status["desiredNumberScheduled"], &status["updatedNumberScheduled"], &status["numberReady"]),
+        _ => (&spec["replicas"], &status["updatedReplicas"], &status["readyReplicas"]),
+    };
+    let same = status["updateRevision"] == status["currentRevision"] || number(updated) >= number(wanted);
+    number(&status["observedGeneration"]) >= number(&meta["generation"]) && same && number(ready) >= number(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn federation(superlink: &str, supernode: &str) -> Federation {
+        let spec = json!({
+            "mode": "StatefulSet", "isolationMode": "subprocess", "superlink": {"image": superlink},
+            "supernodes": {"image": supernode, "pools": [{"name": "a", "replicas": 2, "images": {}}]},
+        });
+        let resource = json!({"metadata": {"name": "f", "namespace": "n", "uid": "u"}, "spec": spec});
+        Federation::read(&resource).expect("it can be read")
+    }
+
+    fn workload(name: &str, container: &str, image: &str, replicas: i64, rolled_out: bool) -> Object {
+        let seen = if rolled_out { replicas } else { 0 };
+        Object(json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "generation": 2},
+            "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"name": container, "image": image}]}}},
+            "status": {"observedGeneration": 2, "updatedReplicas": seen, "readyReplicas": seen,
+                       "currentRevision": "1", "updateRevision": "2"},
+        }))
+    }
+
+    /// Live images, whether they are rolled out, wanted images; who is held back.
+    fn held_back(live: [(&str, bool); 2], wanted: [&str; 2]) -> Vec<String> {
+        let objects = |images: [&str; 2], rolled_out: [bool; 2]| {
+            [
+                workload("f-superlink", "superlink", images[0], 1, rolled_out[0]),
+                workload("f-supernode-a", "supernode", images[1], 2, rolled_out[1]),
+            ]
+        };
+        let live = objects([live[0].0, live[1].0], [live[0].1, live[1].1]);
+        let live = live.into_iter().map(|object| (object.identity(), object)).collect();
+        let found = held(&federation(wanted[0], wanted[1]), &objects(wanted, [false; 2]), &live);
+        assert_eq!(found.back.is_empty(), found.waits.is_none());
+        found.back.into_iter().map(|identity| identity.name).collect()
+    }
+
+    const OLD: [&str; 2] = ["flwr/superlink:1.25.0", "flwr/supernode:1.25.0"];
+    const NEW: [&str; 2] = ["flwr/superlink:1.30.0", "flwr/supernode:1.30.0"];
+    const HTTP: [&str; 2] = ["flwr/superlink:1.42.0", "flwr/supernode:1.42.0"];
+    const TRELLIS: [&str; 2] = ["example.org/trellis-superlink:2", "example.org/trellis-supernode:2"];
+
+    #[test]
+    fn the_coordinator_goes_first_and_pools_follow_when_it_serves() {
+        for new in [NEW, TRELLIS] {
+            assert_eq!(held_back([(OLD[0], true), (OLD[1], true)], new), ["f-supernode-a"], "not at once");
+            assert_eq!(held_back([(new[0], false), (OLD[1], true)], new), ["f-supernode-a"], "while it rolls");
+            assert_eq!(held_back([(new[0], true), (OLD[1], true)], new), [""; 0], "now they go");
+            assert_eq!(held_back([(new[0], true), (new[1], false)], new), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn pools_go_first_where_only_that_works() {
+        // From a Trellis SuperLink, which serves all, to one of Flower's that speaks HTTP only.
+        let wanted = [HTTP[0], HTTP[1]];
+        assert_eq!(held_back([(TRELLIS[0], true), (OLD[1], true)], wanted), ["f-superlink"]);
+        assert_eq!(held_back([(TRELLIS[0], true), (HTTP[1], false)], wanted), ["f-superlink"], "while they roll");
+        assert_eq!(held_back([(TRELLIS[0], true), (HTTP[1], true)], wanted), [""; 0]);
+    }
+
+    #[test]
+    fn where_no_order_helps_nobody_waits() {
+        assert_eq!(held_back([(OLD[0], true), (OLD[1], true)], HTTP), [""; 0]);
+        assert_eq!(held_back([(HTTP[0], false), (OLD[1], true)], HTTP), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_new_or_unchanged_waits_for_nobody() {
+        assert_eq!(held_back([(NEW[0], false), (NEW[1], false)], NEW), [""; 0], "a federation that begins");
+        assert_eq!(held_back([(OLD[0], true), (OLD[1], true)], OLD), [""; 0]);
+        let wanted = [workload("f-superlink", "superlink", NEW[0], 1, false)];
+        assert_eq!(held(&federation(NEW[0], NEW[1]), &wanted, &BTreeMap::new()), Held::default());
+    }
+}

@@ -1,0 +1,166 @@
+//! The operator with the permissions of its manifests and nothing more: it does all of its work, and uses each of them. What it asks
+//! for is read from the audit log of the API server.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use trellis_kube::manifests::permissions::{PERMISSIONS, Reach};
+use trellis_testing::kube::{AuditedWrite, ControlPlane, Parts};
+use trellis_testing::ports::free_port;
+
+use crate::stories::{self, stand_in};
+use crate::tools::{TRELLIS, kubectl, plane, trellis};
+
+const ACCOUNT: &str = "trellis-operator";
+const DONE_WITHIN: Duration = Duration::from_secs(90);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Checks who may make an owner wait, as some distributions of Kubernetes do.
+const OWNERS_CHECKED: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+
+/// Not in the audit log, and why they are needed all the same.
+const UNSEEN: [(&str, &str, &str); 1] =
+    // The API server asks for it by itself, where it checks owners; without it the objects of a federation are refused.
+    [("federations/finalizers", "update", "asked for by the admission of objects with owners")];
+
+/// `trellis operator run` as a service account.
+struct Operator {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Operator {
+    fn start(plane: &ControlPlane, namespace: &str, flags: &[&str]) -> Operator {
+        let kubeconfig = plane.kubeconfig_for_service_account(namespace, ACCOUNT);
+        let log = kubeconfig.with_extension("operator.log");
+        let file = File::create(&log).expect("a log");
+        let process = Command::new(TRELLIS)
+            .args(["operator", "run", "--leader-elect", "--kubeconfig"])
+            .arg(&kubeconfig)
+            .arg(format!("--metrics-address=127.0.0.1:{}", free_port()))
+            .arg(format!("--health-address=127.0.0.1:{}", free_port()))
+            .args(flags)
+            .env("POD_NAMESPACE", namespace)
+            .env("POD_NAME", "operator-0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .expect("the operator starts");
+        Operator { process, log }
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
+/// Polls the cluster, which has no other way to tell a test.
+pub fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + DONE_WITHIN;
+    while !is_so() {
+        assert!(Instant::now() < until, "it did not come to this: {what}");
+        sleep(POLL_INTERVAL);
+    }
+}
+
+fn get(plane: &ControlPlane, arguments: &[&str]) -> String {
+    let output = plane.kubectl(&[&["get", "--ignore-not-found", "-o", "name"], arguments].concat());
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn refused(requests: &[AuditedWrite]) -> BTreeSet<String> {
+    let forbidden = requests.iter().filter(|request| request.status == 403);
+    forbidden.map(|request| format!("{} {}/{}", request.verb, request.group, request.resource)).collect()
+}
+
+#[test]
+fn the_operator_does_its_work_with_its_permissions_and_uses_each() {
+    let Some(plane) = ControlPlane::start_with(Parts::WithControllers, &[OWNERS_CHECKED]) else { return };
+    for definition in [
+        stand_in("cert-manager.io", "certificates", "Certificate"),
+        stand_in("monitoring.coreos.com", "podmonitors", "PodMonitor"),
+    ] {
+        kubectl(&plane, &["apply", "-f", "-"], &definition.to_string());
+    }
+    kubectl(&plane, &["apply", "--server-side", "-f", "-"], &trellis(&["operator", "manifests"]));
+    kubectl(&plane, &["wait", "--for=condition=Established", "crd", "--all"], "");
+    stories::before(&plane);
+    let operator = Operator::start(&plane, "trellis-system", &[]);
+    stories::play(&plane);
+    drop(operator);
+    let requests = plane.requests_of_service_account("trellis-system", ACCOUNT);
+    assert_eq!(refused(&requests), BTreeSet::new(), "not allowed");
+    let used: BTreeSet<(&str, &str, &str)> = requests
+        .iter()
+        .map(|request| (request.group.as_str(), request.resource.as_str(), request.verb.as_str()))
+        .collect();
+    let given = PERMISSIONS.iter().flat_map(|each| each.verbs.iter().map(|verb| (each.group, each.resource, *verb)));
+    let unused: Vec<_> = given
+        .filter(|each| {
+            !used.contains(each) && !UNSEEN.iter().any(|(resource, verb, _)| (*resource, *verb) == (each.1, each.2))
+        })
+        .collect();
+    assert!(unused.is_empty(), "permissions that nothing used: {unused:#?}\nused: {used:#?}");
+}
+
+/// Why one permission is there that no request shows.
+#[test]
+fn without_the_finalizers_nothing_can_be_made_where_owners_are_checked() {
+    let Some(plane) = ControlPlane::start_with(Parts::WithControllers, &[OWNERS_CHECKED]) else { return };
+    let mut manifests: Value = serde_json::from_str(&trellis(&["operator", "manifests", "-o", "json"])).expect("JSON");
+    let items = manifests["items"].as_array_mut().expect("items");
+    let role = items.iter_mut().find(|item| item["kind"] == "ClusterRole").expect("a role");
+    let rules = role["rules"].as_array_mut().expect("rules");
+    rules.retain(|rule| rule["resources"] != json!(["federations/finalizers"]));
+    kubectl(&plane, &["apply", "--server-side", "-f", "-"], &manifests.to_string());
+    kubectl(&plane, &["wait", "--for=condition=Established", "crd", "--all"], "");
+    kubectl(&plane, &["apply", "-f", "-"], &stories::federation("default", "bare", json!({})).to_string());
+    let _operator = Operator::start(&plane, "trellis-system", &[]);
+    let requests = || plane.requests_of_service_account("trellis-system", ACCOUNT);
+    wait("a refusal", || refused(&requests()).iter().any(|what| what.starts_with("patch ")));
+    assert!(!get(&plane, &["statefulsets", "-n", "default"]).contains("bare-superlink"));
+}
+
+/// P5
+#[test]
+fn an_operator_for_one_namespace_works_there_and_is_not_seen_elsewhere() {
+    let Some(plane) = plane() else { return };
+    let (own, blue, green) = (plane.namespace("operator"), plane.namespace("blue"), plane.namespace("green"));
+    let manifests = trellis(&["operator", "manifests", "--namespace", &own, "--watch-namespace", &blue]);
+    kubectl(plane, &["apply", "--server-side", "--force-conflicts", "-f", "-"], &manifests);
+    kubectl(plane, &["wait", "--for=condition=Established", "crd/federations.flwr.exalsius.ai"], "");
+    for namespace in [&blue, &green] {
+        kubectl(plane, &["apply", "-f", "-"], &stories::federation(namespace, "demo", json!({})).to_string());
+    }
+    let watched = format!("--namespace={blue}");
+    let operator = Operator::start(plane, &own, &[&watched]);
+    let observed = ["get", "federation", "demo", "-n", &blue, "-o", "jsonpath={.status.observedGeneration}"];
+    wait("objects where it watches", || get(plane, &["statefulsets", "-n", &blue]).contains("demo-superlink"));
+    wait("a status", || String::from_utf8_lossy(&plane.kubectl(&observed).stdout) == "1");
+    assert_eq!(get(plane, &["statefulsets,services", "-n", &green]), "");
+    drop(operator);
+    let requests = plane.requests_of_service_account(&own, ACCOUNT);
+    let cluster = PERMISSIONS.iter().filter(|each| each.reach == Reach::Cluster);
+    let cluster: Vec<String> = cluster
+        .flat_map(|each| each.verbs.iter().map(|verb| format!("{verb} {}/{}", each.group, each.resource)))
+        .collect();
+    let beyond: Vec<String> = refused(&requests).into_iter().filter(|what| !cluster.contains(what)).collect();
+    assert!(beyond.is_empty(), "{beyond:?}");
+    let elsewhere = requests.iter().filter(|request| request.namespace == green).count();
+    assert_eq!(elsewhere, 0);
+}

@@ -1,0 +1,15 @@
+# Build from the root of the repository: podman build -f deploy/images/operator.Dockerfile -t trellis-operator .
+# Without a registry, from a program that is already built: deploy/images/build.sh operator
+FROM rust:1-bookworm AS build
+WORKDIR /src
+COPY . .
+RUN target=$(rustc -vV | sed -n 's/^host: //p') \
+ && RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --package trellis --target "$target" \
+ && strip -o /trellis "target/$target/release/trellis" \
+ && deploy/images/tree.sh /trellis /tree /etc/ssl/certs/ca-certificates.crt
+
+FROM scratch
+COPY --from=build /tree/root/ /
+ENV PATH=/usr/bin
+USER 65532:65532
+ENTRYPOINT ["/usr/bin/trellis", "operator", "run"]

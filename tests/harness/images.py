@@ -1,0 +1,58 @@
+"""Our container images, made by deploy/images/build.sh with the podman of the tests, and containers as strict as pods of our operator."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.podman import Podman
+from harness.workspace import REPOSITORY
+from provision import CannotBeHad
+
+BUILD = REPOSITORY / "deploy" / "images" / "build.sh"
+BUILD_LIMIT_S = 300.0
+# What the restricted profile of Kubernetes and a root that cannot be written come to.
+RESTRICTED = (
+    "--read-only",
+    "--read-only-tmpfs=false",
+    "--cap-drop=all",
+    "--security-opt=no-new-privileges",
+    "--user=65532:65532",
+)
+
+
+@dataclass(frozen=True)
+class Images:
+    podman: Podman
+    tag: str
+
+    def name(self, role: str) -> str:
+        return f"localhost/trellis-{role}:{self.tag}"
+
+    def run(self, role: str, *arguments: str, flags: tuple[str, ...] = ("--rm", "--network=none")) -> str:
+        return self.podman.run("run", *RESTRICTED, *flags, self.name(role), *arguments)
+
+    def start(self, role: str, called: str, *arguments: str) -> None:
+        """In the background, on this machine's loopback."""
+        self.run(role, *arguments, flags=("--detach", "--network=host", f"--name={called}"))
+
+    def digest(self, role: str) -> str:
+        return self.podman.run("image", "inspect", "--format", "{{.Digest}}", self.name(role)).strip()
+
+
+def is_static(binary: Path) -> bool:
+    told = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False)
+    return "statically linked" in told.stdout or "not a dynamic executable" in told.stderr
+
+
+def build(podman: Podman, binary: Path, *roles: str, tag: str = "test") -> Images:
+    """Images of a static program, or CannotBeHad."""
+    if not is_static(binary):
+        raise CannotBeHad(f"{binary} is not static (make release): nothing else is in our images")
+    env = os.environ | {"PATH": podman.path, "BUILDER": "podman", "TRELLIS_BIN": str(binary), "TAG": tag}
+    env.pop("REPOSITORY", None)
+    done = subprocess.run(
+        [str(BUILD), *roles], capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False, env=env
+    )
+    assert done.returncode == 0, f"build.sh ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return Images(podman, tag)

@@ -1,0 +1,118 @@
+"""The images FROM scratch: what is in them, that the same program gives the same image, and a training in containers as strict as
+pods of the operator."""
+
+import io
+import json
+import tarfile
+import urllib.request
+
+import pytest
+
+from harness.images import Images, build
+from harness.podman import podman
+from harness.ports import free_port
+from harness.trellis_run import RUN_LIMIT_S
+from harness.waiting import wait_for
+from harness.workspace import trellis_binary
+from provision import CannotBeHad
+
+ROLES = ("operator", "superlink", "supernode")
+NODES = 2
+ROUNDS = 2
+START_LIMIT_S = 30.0
+
+pytestmark = pytest.mark.trellis_only
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    try:
+        ready = podman(tmp_path_factory.mktemp("podman"))
+        made = build(ready, trellis_binary(), *ROLES)
+    except CannotBeHad as why:
+        pytest.skip(f"images cannot be made here: {why}")
+    yield made
+    ready.close()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_image_has_our_program_and_no_other(images: Images, role):
+    settings = json.loads(images.podman.run("image", "inspect", images.name(role)))[0]["Config"]
+    assert settings["User"] == "65532:65532"
+    entry = ["/usr/bin/trellis"] + (["operator", "run"] if role == "operator" else [role])
+    assert settings["Entrypoint"] == entry
+    files = contents(images, role)
+    programs = [name for name, member in files.items() if member.isfile() and member.mode & 0o111]
+    assert programs == ["usr/bin/trellis"]
+    assert files["tmp"].mode & 0o7777 == 0o1777
+    if role == "operator":
+        assert "var/lib/trellis" not in files, "it keeps nothing"
+    else:
+        assert (files["var/lib/trellis"].uid, files["var/lib/trellis"].mode & 0o777) == (65532, 0o770)
+
+
+def contents(images: Images, role: str) -> dict[str, tarfile.TarInfo]:
+    """What is in an image, by its names."""
+    saved = images.podman.state / f"{role}.tar"
+    images.podman.run("save", "--format", "oci-archive", "--output", str(saved), images.name(role))
+    found: dict[str, tarfile.TarInfo] = {}
+    with tarfile.open(saved) as archive:
+
+        def blob(entry: dict) -> bytes:
+            return archive.extractfile("blobs/" + entry["digest"].replace(":", "/")).read()
+
+        index = json.loads(archive.extractfile("index.json").read())
+        for layer in json.loads(blob(index["manifests"][0]))["layers"]:
+            with tarfile.open(fileobj=io.BytesIO(blob(layer)), mode="r:*") as files:
+                found |= {member.name.strip("/"): member for member in files.getmembers()}
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_program_starts_with_nothing_around_it(images: Images, role):
+    assert images.run(role, "--version" if role != "operator" else "--help")
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_image_has_all_commands(images: Images, role):
+    """Pods of the operator name the command, so that one image may serve for all."""
+    by_name = ("--rm", "--network=none", "--entrypoint", json.dumps(["trellis", "superlink"]))
+    assert images.run(role, "--version", flags=by_name)
+    as_flower = ("--rm", "--network=none", "--entrypoint", "flower-supernode")
+    assert images.run(role, "--version", flags=as_flower)
+
+
+def test_the_same_program_gives_the_same_image(images: Images):
+    before = images.digest("superlink")
+    images.podman.run("rmi", images.name("superlink"))
+    assert build(images.podman, trellis_binary(), "superlink").digest("superlink") == before
+
+
+def is_healthy(port: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def test_containers_that_may_nothing_train(images: Images, workspace):
+    http, fleet, control, inner = (str(free_port()) for _ in range(4))
+    images.start(
+        "superlink",
+        "superlink",
+        "--insecure",
+        *("--port", http, "--fleet-api-address", f"127.0.0.1:{fleet}", "--control-api-address", f"127.0.0.1:{control}"),
+        *("--serverappio-api-address", f"127.0.0.1:{inner}"),
+    )
+    for number in range(NODES):
+        images.start("supernode", f"node-{number}", "--insecure", "--superlink", f"127.0.0.1:{http}")
+    argv = [str(trellis_binary()), "run", "native:mlp", "-o", "json", "--rounds", str(ROUNDS)]
+    argv += ["--superlink", f"127.0.0.1:{http}", "--insecure"]
+    wait_for("the SuperLink to answer", lambda: is_healthy(http), START_LIMIT_S)
+    training = workspace.start("run", argv)
+    code = training.wait_exit(RUN_LIMIT_S)
+    told = "\n".join(images.podman.run("logs", each) for each in images.podman.containers())
+    assert code == 0, f"{training.output()}\n{told}"
+    ended = [json.loads(line) for line in training.output().splitlines() if line.startswith("{")][-1]
+    assert ended["status"] == "completed"
