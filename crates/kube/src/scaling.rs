@@ -168,7 +168,8 @@ fn others(federation: &Federation, scaled: &Pool) -> i32 {
 
 /// Who wants more is heard before who wants fewer. Without runs, rules about rounds leave what somebody asked for.
 fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32, others: i32) -> (i32, String) {
-    let wishes: Vec<(i32, String)> = scaling.rules.iter().filter_map(|rule| wish(rule, activity, before, others)).collect();
+    let wishes: Vec<(i32, String)> =
+        scaling.rules.iter().filter_map(|rule| wish(rule, activity, before, others)).collect();
     if let Some((goal, why)) = wishes.iter().filter(|(goal, _)| *goal > before).max_by_key(|(goal, _)| *goal) {
         return (*goal, why.clone());
     }
