@@ -35,8 +35,8 @@ demo-flower: release ## the same with an unmodified Flower app, sent by the offi
 
 .PHONY: test
 test: provision ## all Rust tests, then the quick part of the suites against official Flower
+	$(CARGO) build --workspace --bins --tests
 	$(CARGO) test --workspace
-	$(CARGO) build --package trellis
 	TRELLIS_BIN=$(DEBUG_BIN) $(PYTHON) tests/run.py --optional -m quick $(ARGS)
 
 .PHONY: lint
@@ -87,6 +87,18 @@ zones: release fake-one ## three OpenNebula clouds behind NAT in network namespa
 vm-test: release fake-one ## build the appliances, boot them in QEMU, train, reset the coordinator in a run (root; VM_EVIDENCE=file keeps what was seen)
 	FAKE_ONE_BIN=$(FAKE_ONE) TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py vm $(ARGS)
 
+.PHONY: kube
+kube: release kube-parts ## runs on pods that the operator's objects became: official Flower and Trellis, TLS, kills, scaling, upgrades (root)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py kube $(ARGS)
+
+.PHONY: kube-parts
+kube-parts: provision
+	$(CARGO) build --package trellis-fake-kubelet --package trellis-testing
+
+.PHONY: images
+images: release ## container images FROM scratch, and what is promised of them (podman; root)
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py packaging $(ARGS)
+
 .PHONY: fake-one
 fake-one:
 	$(CARGO) build --package trellis-fake-one
@@ -113,4 +125,4 @@ endif
 .PHONY: provision
 provision: ## install the official Flowers and the Kubernetes control plane that `make test` needs into the test cache, where that is possible
 	@$(PYTHON) tests/provision.py 1.25 1.39 1.42 > /dev/null || [ $$? -eq 75 ]
-	@$(PYTHON) tests/provision_kube.py > /dev/null || [ $$? -eq 75 ]
+	@$(PYTHON) tests/provision_kube.py control-plane helm > /dev/null || [ $$? -eq 75 ]

@@ -88,8 +88,8 @@ fn dressed(mut workload: Value, record: &Record) -> Value {
 
 /// A node of ours that is to end first finishes what it works on, for as long as its pod may take.
 fn finish_first(container: &mut Value) {
-    let args = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let state = args.filter(|arg| arg.starts_with("--state-dir=")).last().map(str::to_owned);
+    let mut args = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let state = args.rfind(|arg| arg.starts_with("--state-dir=")).map(str::to_owned);
     let is_node = container["command"] == json!(["trellis", "supernode"]);
     if let (Some(state), true, true) = (state, is_node, container["lifecycle"].is_null()) {
         let drain = ["trellis", "supernode", "drain", "--wait", &state];

@@ -58,8 +58,8 @@ pub fn is_stopping(object: &Value) -> bool {
 
 /// Of the newest generation and instance of its part.
 pub fn is_of(pod: &Value, record: &Record) -> bool {
-    let marks = &pod["metadata"]["annotations"];
-    marks[names::GENERATION] == record.generation().to_string() && marks[names::INSTANCE] == record.instance.to_string()
+    let wanted = [(names::GENERATION, record.generation().to_string()), (names::INSTANCE, record.instance.to_string())];
+    wanted.iter().all(|(mark, value)| pod["metadata"]["annotations"][mark] == value.as_str())
 }
 
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {

@@ -153,7 +153,7 @@ pub struct Pool {
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub images: Images,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<Gpu>,
@@ -180,6 +180,11 @@ pub struct Pool {
     pub volume_claim_templates: Vec<Raw>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_config: BTreeMap<String, String>,
+}
+
+/// Null is as good as absent.
+fn or_default<'de, T: Default + Deserialize<'de>, D: serde::Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -263,3 +263,84 @@ impl FederationRun {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Fields of `told` that the schema would cut off.
+    fn cut_off(schema: &Value, told: &Value, place: &str) -> Vec<String> {
+        match told {
+            Value::Object(fields) if schema["properties"].is_object() => fields
+                .iter()
+                .flat_map(|(name, value)| match &schema["properties"][name] {
+                    Value::Null => vec![format!("{place}.{name}")],
+                    inner => cut_off(inner, value, &format!("{place}.{name}")),
+                })
+                .collect(),
+            Value::Array(items) => items.iter().flat_map(|item| cut_off(&schema["items"], item, place)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_api_server_keeps_all_that_is_told() {
+        let text = || Some("x".to_owned());
+        let result = BTreeMap::from([("train.loss".to_owned(), 0.5)]);
+        let status = RunStatus {
+            observed_generation: Some(1),
+            state: State::Running,
+            run_id: text(),
+            attempt: Some(1),
+            round: Some(1),
+            rounds: Some(1),
+            progress: text(),
+            started: text(),
+            finished: text(),
+            next: text(),
+            result: result.clone(),
+            message: "x".to_owned(),
+            conditions: vec![Condition { observed_generation: Some(1), ..Condition::default() }],
+            active: vec![Job {
+                scheduled: text(),
+                submitted: text(),
+                run_id: text(),
+                not_before: text(),
+                round: Some(1),
+                rounds: Some(1),
+                result: result.clone(),
+                message: "x".to_owned(),
+                ..Job::default()
+            }],
+            history: vec![Past {
+                run_id: text(),
+                scheduled: text(),
+                started: text(),
+                round: Some(1),
+                rounds: Some(1),
+                result,
+                message: "x".to_owned(),
+                ..Past::default()
+            }],
+            count: 1,
+            scheduled: text(),
+        };
+        let scaling = crate::scaling::Decision {
+            pool: "a".to_owned(),
+            size: 1,
+            why: "x".to_owned(),
+            memory: crate::scaling::Memory { desired: Some(1), asked: Some(1), changed: Some(1) },
+            wake_at: None,
+        };
+        let told = [
+            (crate::crd::federation_run(), serde_json::to_value(status).expect("plain data")),
+            (crate::crd::federation(), json!({"scaling": scaling.told(1)})),
+        ];
+        for (definition, told) in told {
+            let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
+            assert_eq!(cut_off(schema, &told, "status"), [""; 0]);
+        }
+    }
+}

@@ -127,7 +127,7 @@ pub fn decide(federation: &Federation, activity: &Activity, memory: &Memory, now
     if kept != before {
         return Some(decided(kept, format!("{least} to {most} are allowed"), Some(now)));
     }
-    let (goal, why) = by_rules(scaling, activity, before, asked);
+    let (goal, why) = by_rules(scaling, activity, before, asked, others(federation, pool));
     let goal = goal.clamp(least, most);
     if goal == before {
         let why = if why.is_empty() { format!("{before}: no rule says otherwise") } else { why };
@@ -159,9 +159,17 @@ fn cooldown(scaling: &Scaling, activity: &Activity) -> i64 {
     said.max(rounds as i64)
 }
 
+/// Nodes that are not of the scaled pool.
+fn others(federation: &Federation, scaled: &Pool) -> i32 {
+    let spec = &federation.spec;
+    let pools = spec.supernodes.pools.iter().filter(|pool| pool.name != scaled.name);
+    pools.filter_map(|pool| pool.replicas).chain(spec.sites.iter().map(|site| site.nodes)).sum()
+}
+
 /// Who wants more is heard before who wants fewer. Without runs, rules about rounds leave what somebody asked for.
-fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32) -> (i32, String) {
-    let wishes: Vec<(i32, String)> = scaling.rules.iter().filter_map(|rule| wish(rule, activity, before)).collect();
+fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32, others: i32) -> (i32, String) {
+    let wishes: Vec<(i32, String)> =
+        scaling.rules.iter().filter_map(|rule| wish(rule, activity, before, others)).collect();
     if let Some((goal, why)) = wishes.iter().filter(|(goal, _)| *goal > before).max_by_key(|(goal, _)| *goal) {
         return (*goal, why.clone());
     }
@@ -177,16 +185,17 @@ fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32) -> 
     (before, String::new())
 }
 
-fn wish(rule: &ScalingRule, activity: &Activity, before: i32) -> Option<(i32, String)> {
+fn wish(rule: &ScalingRule, activity: &Activity, before: i32, others: i32) -> Option<(i32, String)> {
     let metric = Metric::read(&rule.metric)?;
     let value = activity.value(metric)?;
     let step = rule.step.unwrap_or(1).max(1);
     if let Some(above) = rule.above.filter(|above| value > *above as f64) {
-        let missing = if metric == Metric::Waiting { value as i32 } else { 0 };
-        return Some((
-            before.saturating_add(step.max(missing)),
-            format!("{} is {value:.0}, above {above}", rule.metric),
-        ));
+        let goal = match metric {
+            // All that are missing at once, and not once more while they come.
+            Metric::Waiting => i32::try_from(activity.wanted?).ok()?.saturating_sub(others).max(before),
+            Metric::RoundTime | Metric::Runs => before.saturating_add(step),
+        };
+        return Some((goal, format!("{} is {value:.0}, above {above}", rule.metric)));
     }
     let below = rule.below.filter(|below| value < *below as f64)?;
     Some((before.saturating_sub(step), format!("{} is {value:.0}, below {below}", rule.metric)))

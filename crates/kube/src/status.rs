@@ -124,7 +124,8 @@ pub fn status(picture: &Picture<'_>, previous: &Value, now: &str) -> Value {
 
 /// What works and could be better: versions that do not fit well, fields without effect.
 pub fn advice(notes: &[Problem]) -> Condition {
-    let message: Vec<String> = notes.iter().map(|note| format!("{}: {}; {}", note.place, note.what, note.to_do)).collect();
+    let message: Vec<String> =
+        notes.iter().map(|note| format!("{}: {}; {}", note.place, note.what, note.to_do)).collect();
     match message.is_empty() {
         true => Condition::new(ADVICE, false, "Nothing", "nothing to remark"),
         false => Condition::new(ADVICE, true, "SeeMessage", message.join("; ")),

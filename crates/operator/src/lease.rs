@@ -138,7 +138,7 @@ fn settled(answer: kube::Result<Lease>) -> kube::Result<bool> {
     }
 }
 
-/// Runs `work` whenever the lease is ours, until `stop`. `work` gets a token that is cancelled when it no longer is.
+/// Runs `work` whenever the lease is ours, until `stop`, which it is told.
 pub async fn while_leading<F: Future<Output = ()>>(
     mut election: Election,
     stop: &CancellationToken,
@@ -150,18 +150,14 @@ pub async fn while_leading<F: Future<Output = ()>>(
             () = election.won() => {}
         }
         tracing::info!(identity = election.identity, "leading");
-        let leading = stop.child_token();
-        let working = work(leading.clone());
-        let mut working = std::pin::pin!(working);
         tokio::select! {
-            () = &mut working => {}
+            // Told to stop, it ends by itself, and the next one can have the lease.
+            () = work(stop.clone()) => {
+                election.release().await;
+                return;
+            }
+            // Given up at once, in the middle of whatever it was: somebody else acts soon.
             () = election.held() => tracing::warn!("no longer leading"),
-        }
-        leading.cancel();
-        working.await;
-        if stop.is_cancelled() {
-            election.release().await;
-            return;
         }
     }
 }

@@ -65,14 +65,13 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
 async fn lead(context: &Arc<Context>, stopping: &CancellationToken) {
     let settings = &context.settings;
     if !settings.leader_election {
-        context.metrics.set_leading(true);
+        let _leading = context.metrics.leading();
         return work(context, stopping.clone()).await;
     }
     let election = lease::Election::new(context.client.clone(), &settings.own_namespace, &settings.identity);
-    lease::while_leading(election, stopping, |leading| async move {
-        context.metrics.set_leading(true);
-        work(context, leading).await;
-        context.metrics.set_leading(false);
+    lease::while_leading(election, stopping, |stop| async move {
+        let _leading = context.metrics.leading();
+        work(context, stop).await;
     })
     .await;
 }
@@ -94,13 +93,13 @@ async fn work(context: &Arc<Context>, stop: CancellationToken) {
 
 async fn work_alone(context: &Context, stop: &CancellationToken) {
     loop {
-        let key = tokio::select! {
+        let taken = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            key = context.queue.next() => key,
+            taken = context.queue.take() => taken,
         };
-        let again = pass::pass(context, &key).await;
-        context.queue.done(&key, again);
+        let again = pass::pass(context, &taken.key).await;
+        taken.done(again);
     }
 }
 

@@ -57,6 +57,14 @@ impl State {
     }
 }
 
+pub struct Leading<'a>(&'a Gauge);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
+
 pub struct Metrics {
     registry: Mutex<Registry>,
     passes: Family<OfResult, Counter>,
@@ -123,8 +131,10 @@ impl Metrics {
         self.events_lost.inc();
     }
 
-    pub fn set_leading(&self, leading: bool) {
-        self.leading.set(i64::from(leading));
+    /// While the result lives, this operator is the one that acts.
+    pub fn leading(&self) -> Leading<'_> {
+        self.leading.set(1);
+        Leading(&self.leading)
     }
 
     /// `None`: it is gone.

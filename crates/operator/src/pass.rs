@@ -26,6 +26,8 @@ use crate::{scaling, trust};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
+/// For what the watches do not show: a stranger's object that goes.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Looks at a federation. Returns when it wants to be looked at again at the latest; `None` if it is gone.
 pub async fn pass(context: &Context, key: &Key) -> Option<Duration> {
@@ -45,6 +47,8 @@ pub async fn pass(context: &Context, key: &Key) -> Option<Duration> {
                 troubles: Vec::new(),
                 waiting: Vec::new(),
                 done: Done::default(),
+                failed: false,
+                refused: false,
             };
             pass.run().await
         }
@@ -126,10 +130,14 @@ struct Pass<'a> {
     troubles: Vec<Trouble>,
     waiting: Vec<String>,
     done: Done,
+    /// The API server said no, or nothing: tried again, later each time.
+    failed: bool,
+    /// We refuse to do something; only others can change that.
+    refused: bool,
 }
 
 /// What came of one wanted object.
-struct Result1 {
+struct Brought {
     identity: Identity,
     live: Option<Object>,
     what: What,
@@ -140,6 +148,7 @@ enum What {
     Applied(Cause),
     Waits(String),
     Deleted(String),
+    Refused(Trouble),
     Failed(Trouble),
 }
 
@@ -153,6 +162,7 @@ impl Pass<'_> {
         findings.add(sizes.findings);
         let prepared = trust::prepare(self.context, &self.federation, &self.seen, &sizes.sizes).await;
         findings.add(prepared.findings);
+        self.failed = findings.troubles.iter().any(|trouble| !trouble.lasting || trouble.about.is_some());
         self.troubles.append(&mut findings.troubles);
         self.waiting.append(&mut findings.waiting);
         findings.fields.insert("release".to_owned(), release.into());
@@ -174,16 +184,8 @@ impl Pass<'_> {
         findings.add(enrolled);
         self.tell_done();
         let told = self.tell_status(durability, &findings).await;
-        // What only a change can end is not tried again and again; the API server's word may change without one.
-        let retry = self
-            .troubles
-            .iter()
-            .any(|trouble| !trouble.lasting || trouble.about.is_some() && trouble.reason != "NameTaken");
-        let again = match self.waiting.is_empty() {
-            true => findings.again,
-            false => Some(findings.again.unwrap_or(LONGEST_RETRY).min(LONGEST_RETRY)),
-        };
-        (told && !retry, again)
+        let again = if self.waiting.is_empty() && !self.refused { None } else { Some(LOOK_AGAIN) };
+        (told && !self.failed, [again, findings.again].into_iter().flatten().min())
     }
 
     fn owner(&self) -> Owner<'_> {
@@ -206,7 +208,7 @@ impl Pass<'_> {
         };
         let (mut workloads, others): (Vec<&Object>, Vec<&Object>) = wanted.iter().partition(is_workload);
         workloads.retain(|object| !held.back.contains(&object.identity()));
-        let mut failed: Vec<String> = Vec::new();
+        let mut failed: Vec<String> = held.back.iter().map(|identity| identity.name.clone()).collect();
         for group in [others, workloads] {
             let results = join_all(group.into_iter().map(|object| self.bring_one(object))).await;
             for result in results {
@@ -230,13 +232,16 @@ impl Pass<'_> {
                     self.seen.objects.remove(&identity);
                     self.done.removed.push(identity);
                 }
-                Err(error) => self.troubles.push(error.trouble(&identity, "deleted")),
+                Err(error) => {
+                    self.failed = true;
+                    self.troubles.push(error.trouble(&identity, "deleted"));
+                }
             }
         }
     }
 
-    fn take_in(&mut self, result: Result1) {
-        let Result1 { identity, live, what } = result;
+    fn take_in(&mut self, result: Brought) {
+        let Brought { identity, live, what } = result;
         match live {
             Some(live) => drop(self.seen.objects.insert(identity.clone(), live)),
             None if matches!(what, What::Deleted(_)) => drop(self.seen.objects.remove(&identity)),
@@ -253,18 +258,25 @@ impl Pass<'_> {
                 self.done.remade.push(format!("{identity}: {why}"));
                 self.waiting.push(format!("{identity} to be made anew: {why}"));
             }
-            What::Failed(trouble) => self.troubles.push(trouble),
+            What::Refused(trouble) => {
+                self.refused = true;
+                self.troubles.push(trouble);
+            }
+            What::Failed(trouble) => {
+                self.failed = true;
+                self.troubles.push(trouble);
+            }
         }
     }
 
     /// Brings one object to what it should be.
-    async fn bring_one(&self, wanted: &Object) -> Result1 {
+    async fn bring_one(&self, wanted: &Object) -> Brought {
         let identity = wanted.identity();
         match self.try_one(wanted, &identity).await {
-            Ok((live, what)) => Result1 { identity, live, what },
+            Ok((live, what)) => Brought { identity, live, what },
             Err(error) => {
                 let trouble = error.trouble(&identity, "applied");
-                Result1 { identity, live: None, what: What::Failed(trouble) }
+                Brought { identity, live: None, what: What::Failed(trouble) }
             }
         }
     }
@@ -291,7 +303,7 @@ impl Pass<'_> {
             Verdict::Wait(what) => Ok((None, What::Waits(what))),
             Verdict::Refused(refusal) => Ok((
                 None,
-                What::Failed(Trouble {
+                What::Refused(Trouble {
                     about: Some(identity.clone()),
                     reason: refusal.reason.to_owned(),
                     message: refusal.message,
@@ -325,8 +337,8 @@ impl Pass<'_> {
         let mut all = self.context.made.lock().expect("nobody panics while holding it");
         let place = (self.key.clone(), identity.clone());
         match object::difference(&wanted.0, &live.0) {
-            Some(where_) => {
-                tracing::debug!(federation = %self.key, object = %identity, at = where_, "the API server writes it differently");
+            Some(at) => {
+                tracing::debug!(federation = %self.key, object = %identity, at, "the API server writes it differently");
                 all.insert(place, Made { wanted: digest(&wanted.0), live: digest_of_live(live) });
             }
             None => drop(all.remove(&place)),

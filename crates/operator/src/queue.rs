@@ -42,6 +42,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// After this time, if nothing calls for it before.
     pub fn push_after(&self, key: Key, wait: Duration) {
         self.lock().push_at(key, Instant::now() + wait);
         self.changed.notify_one();
@@ -51,8 +52,12 @@ impl Queue {
         self.lock().ready.len()
     }
 
-    /// The next one whose time has come. It is not given to anybody else until [`Queue::done`].
-    pub async fn next(&self) -> Key {
+    /// The next one whose time has come. Nobody else gets it while it is taken.
+    pub async fn take(&self) -> Taken<'_> {
+        Taken { queue: self, key: self.next().await, again: Some(Duration::ZERO) }
+    }
+
+    async fn next(&self) -> Key {
         loop {
             let changed = self.changed.notified();
             let due = {
@@ -77,7 +82,7 @@ impl Queue {
     }
 
     /// A pass has ended. `again`: when the next one is due at the latest; `None`: it is of no interest any more.
-    pub fn done(&self, key: &Key, again: Option<Duration>) {
+    fn done(&self, key: &Key, again: Option<Duration>) {
         let mut inside = self.lock();
         let state = inside.states.entry(key.clone()).or_default();
         state.running = false;
@@ -90,6 +95,26 @@ impl Queue {
         }
         drop(inside);
         self.changed.notify_one();
+    }
+}
+
+/// A federation that somebody looks at. Given up half-way, it is looked at again.
+pub struct Taken<'a> {
+    queue: &'a Queue,
+    pub key: Key,
+    again: Option<Duration>,
+}
+
+impl Taken<'_> {
+    /// `again`: when it is to be looked at again at the latest; `None`: it is of no interest any more.
+    pub fn done(mut self, again: Option<Duration>) {
+        self.again = again;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.queue.done(&self.key, self.again);
     }
 }
 
@@ -168,6 +193,17 @@ mod tests {
         queue.done(&key("a"), None);
         assert_eq!(queue.next().await, key("a"));
         assert_eq!(queue.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_that_is_given_up_is_made_again() {
+        let queue = Queue::default();
+        queue.push(key("a"));
+        drop(queue.take().await);
+        let taken = queue.take().await;
+        assert_eq!(taken.key, key("a"));
+        taken.done(None);
+        assert!(queue.lock().states.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -53,7 +53,8 @@ fn a_federation_becomes_ready_and_then_nothing_is_written() {
     stage.stop_operator();
     stage.start_operator();
     // The operator that started anew has looked at it when it repairs this.
-    stage.patch("service/fl-superlink", &json!({"spec": {"ports": [{"name": "fleet", "port": 9092, "targetPort": 1}]}}));
+    stage
+        .patch("service/fl-superlink", &json!({"spec": {"ports": [{"name": "fleet", "port": 9092, "targetPort": 1}]}}));
     stage.until("service/fl-superlink", |seen| {
         let ports = seen["spec"]["ports"].as_array()?;
         ports.iter().find(|port| port["name"] == "fleet").filter(|port| port["targetPort"] != 1).map(drop)
@@ -178,9 +179,8 @@ fn drift_is_repaired() {
         (seen["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "flower-operator").then_some(())
     });
     stage.delete("statefulset/fl-supernode-a");
-    stage.until("statefulset/fl-supernode-a", |seen| {
-        (seen["metadata"]["uid"] != made["metadata"]["uid"]).then_some(())
-    });
+    stage
+        .until("statefulset/fl-supernode-a", |seen| (seen["metadata"]["uid"] != made["metadata"]["uid"]).then_some(()));
     stage.delete("service/fl-superlink");
     stage.until_there("service/fl-superlink");
 }
@@ -194,7 +194,8 @@ fn a_deleted_federation_goes_with_all_it_has() {
     let (good, text) = stage.kubectl(&["delete", "federation/fl", "--cascade=foreground", "--wait=false"]);
     assert!(good, "{text}");
     stage.until_gone("federation/fl");
-    for what in ["statefulset/fl-superlink", "service/fl-superlink", "statefulset/fl-supernode-a", "pod/fl-superlink-0"] {
+    for what in ["statefulset/fl-superlink", "service/fl-superlink", "statefulset/fl-supernode-a", "pod/fl-superlink-0"]
+    {
         stage.until_gone(what);
     }
     // The same name again, at once after a deletion in the background: the new one waits for the old objects to go.
@@ -220,7 +221,8 @@ fn who_is_not_ready_says_why() {
     stage.apply(&nowhere);
     let ready = stage.until("federation/lags", |seen| {
         let ready = condition(seen, "Ready")?;
-        (seen["status"]["pools"][0]["desired"] == 3 && text(&ready["message"]).starts_with("Pool")).then(|| ready.clone())
+        (seen["status"]["pools"][0]["desired"] == 3 && text(&ready["message"]).starts_with("Pool"))
+            .then(|| ready.clone())
     });
     assert_eq!(ready["status"], "False");
     assert_eq!((text(&ready["reason"]), text(&ready["message"])), ("NotReady", "Pool a not fully ready (0/3)"));
@@ -239,7 +241,10 @@ fn what_is_wrong_is_told_and_the_rest_goes_on() {
     wrong["spec"]["supernodes"]["pools"][0]["volumeMounts"] = json!([{"name": "nothing", "mountPath": "/data"}]);
     stage.apply(&wrong);
     let stalled = stage.until_condition("partly", "Stalled", "True");
-    assert!(text(&stalled["message"]).contains("fl-") || text(&stalled["message"]).contains("partly-supernode-bad"), "{stalled}");
+    assert!(
+        text(&stalled["message"]).contains("fl-") || text(&stalled["message"]).contains("partly-supernode-bad"),
+        "{stalled}"
+    );
     stage.until("federation/partly", |seen| {
         let pools = seen["status"]["pools"].as_array()?;
         (pools[0]["conditions"][0]["reason"] == "Failed" && pools[1]["ready"] == 1).then_some(())
@@ -259,9 +264,7 @@ fn what_is_wrong_is_told_and_the_rest_goes_on() {
 #[test]
 fn claims_may_be_added_and_not_taken_away() {
     let Some(stage) = Stage::set(ALL, "claims") else { return };
-    let claim = |size: &str| {
-        json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}}])
-    };
+    let claim = |size: &str| json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}}]);
     let mut wanted = federation("fl", "StatefulSet", "subprocess", &[("a", 1)]);
     stage.apply(&wanted);
     stage.until_condition("fl", "Ready", "True");
@@ -394,4 +397,63 @@ fn other_namespaces_are_of_no_interest() {
     assert!(here.writes().iter().all(|write| write.namespace == here.namespace), "{:#?}", here.writes());
     there.start_operator();
     there.until_condition("fl", "Ready", "True");
+}
+
+/// Another definition in the cluster may let pass what ours refuses. S4, N4: what the resource gets wrong is told in conditions and an
+/// event; so is one that cannot be read at all.
+#[test]
+fn what_another_definition_lets_pass_is_told() {
+    let Some(plane) = trellis_testing::kube::ControlPlane::start(Parts::ApiServer) else { return };
+    let mut lax = trellis_kube::crd::federation();
+    lax["spec"]["versions"][0]["schema"] =
+        json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    stage::install_definitions(&plane, &[lax, trellis_kube::crd::federation_run()]);
+    let plane: &'static trellis_testing::kube::ControlPlane = Box::leak(Box::new(plane));
+    let mut stage = Stage::on(plane, "lax");
+    stage.start_operator();
+    let mut wrong = federation("wrong", "DaemonSet", "subprocess", &[("a", 0)]);
+    wrong["spec"]["supernodes"]["pools"][0]["nodeConfig"] = json!({"partition-id": "{index}"});
+    stage.apply(&wrong);
+    let stalled = stage.until_condition("wrong", "Stalled", "True");
+    assert_eq!(stalled["reason"], "InvalidSpec");
+    assert!(text(&stalled["message"]).contains("{index}"), "{stalled}");
+    assert!(text(&stalled["message"]).contains("not supported in DaemonSet mode"), "{stalled}");
+    assert!(stage.get("statefulset/wrong-superlink").is_none());
+    let (_, events) = stage.kubectl(&["events", "--for", "federation/wrong"]);
+    assert!(events.contains("InvalidSpec"), "{events}");
+
+    let mut odd = federation("odd", "StatefulSet", "subprocess", &[("a", 1)]);
+    odd["spec"]["mode"] = "Sometimes".into();
+    stage.apply(&odd);
+    let stalled = stage.until_condition("odd", "Stalled", "True");
+    assert_eq!(stalled["reason"], "Unreadable");
+    odd["spec"]["mode"] = "StatefulSet".into();
+    stage.apply(&odd);
+    stage.until_there("statefulset/odd-superlink");
+    stage.until_condition("odd", "Stalled", "False");
+}
+
+/// S8: metrics tell what was done and how federations are; health is told too.
+#[test]
+fn numbers_and_health_are_served() {
+    let Some(mut stage) = Stage::without_operator(ALL, "numbers") else { return };
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], trellis_testing::ports::free_port()));
+    stage.start_operator_with(|settings| {
+        settings.health_address = Some(address);
+        settings.metrics_address = Some(address);
+    });
+    stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 1)]));
+    stage.until_condition("fl", "Ready", "True");
+    stage.until_condition("fl", "Reconciling", "False");
+    assert!(stage::http(address, "/healthz").starts_with("HTTP/1.1 200"));
+    assert!(stage::http(address, "/readyz").starts_with("HTTP/1.1 200"));
+    let numbers = stage::http(address, "/metrics");
+    for line in [
+        "trellis_operator_federations{state=\"ready\"} 1",
+        "trellis_operator_writes_total{verb=\"apply\",kind=\"StatefulSet\",result=\"good\"} 2",
+        "trellis_operator_passes_total{result=\"good\"}",
+        "trellis_operator_leading 1",
+    ] {
+        assert!(numbers.contains(line), "{line} is not in {numbers}");
+    }
 }

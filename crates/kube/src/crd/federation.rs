@@ -135,7 +135,9 @@ fn pool() -> Schema {
 }
 
 fn images() -> Schema {
+    // Null is what server-side apply of `images: {}` makes of one that had a field.
     Schema::object("Images of this pool.")
+        .with("nullable", true)
         .field("supernode", Schema::text("In place of supernodes.image."))
         .field("superexecClientApp", Schema::text("Of the sidecar that runs ClientApps, with isolationMode process."))
 }

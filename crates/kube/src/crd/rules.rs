@@ -46,7 +46,8 @@ pub fn of_the_other() -> Vec<Rule> {
     ]
 }
 
-const CLIENT_APP: &str = "has(p.images) && has(p.images.superexecClientApp) && p.images.superexecClientApp != ''";
+const CLIENT_APP: &str = "has(p.images) && p.images != null && has(p.images.superexecClientApp) && \
+                          p.images.superexecClientApp != ''";
 
 /// Of ours, on fields of both.
 pub fn of_ours() -> Vec<Rule> {

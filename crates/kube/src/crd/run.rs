@@ -94,6 +94,7 @@ pub fn status() -> Schema {
         .field("started", Schema::time("When it began."))
         .field("finished", Schema::time("When it ended."))
         .field("round", count("The last."))
+        .field("rounds", count("All."))
         .field("result", metrics())
         .field("message", Schema::text("What is to be said."));
     Schema::object("What came of it: of the newest run, and of those before.")

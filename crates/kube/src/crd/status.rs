@@ -20,6 +20,7 @@ pub fn federation() -> Schema {
                 .field("pool", Schema::text("Which pool."))
                 .field("replicas", count("SuperNodes that there are."))
                 .field("desired", count("SuperNodes that are wanted."))
+                .field("asked", count("What spec said when that was decided."))
                 .field("reason", Schema::text("Why so many."))
                 .field("lastChange", Schema::time("When rules last changed the number.")),
         )

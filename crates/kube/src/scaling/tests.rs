@@ -75,6 +75,9 @@ fn runs_that_wait_for_nodes_get_them_and_no_rule_takes_any_from_a_run() {
     let waiting = Activity { runs: Some(1), wanted: Some(6), online: Some(2), round_s: None };
     let grown = decide(&federation, &waiting, &memory, NOON).expect("scaled");
     assert_eq!(grown.size, 6, "all that are missing, at once");
+    let coming = Activity { online: Some(0), ..waiting };
+    assert_eq!(decide(&federation, &coming, &memory, NOON).map(|it| it.size), Some(6), "those that come count");
+    assert_eq!(decide(&federation, &coming, &kept(&grown), NOON + 1).map(|it| it.size), Some(6));
     let unknown = decide(&federation, &Activity::default(), &kept(&grown), NOON + 1).expect("scaled");
     assert_eq!(unknown.size, 6, "what cannot be seen changes nothing");
     let idle = Activity { runs: Some(0), wanted: None, online: Some(6), round_s: None };

@@ -87,6 +87,25 @@ async fn server_side_apply_merges_pools_by_name() {
     assert_eq!(apply("one", json!([{ "name": "c", "replicas": 1 }])), ["b", "c"]);
 }
 
+/// The way from sidecars to none: `images: {}` is applied over images.
+#[tokio::test]
+async fn images_are_emptied_by_server_side_apply() {
+    let Some(cluster) = Cluster::of("emptied").await else { return };
+    let apply = |isolation: &str, images: Value, superexec: Value| {
+        let pools = json!([{ "name": "a", "replicas": 1, "images": images }]);
+        let spec = json!({ "isolationMode": isolation, "superlink": superexec, "supernodes": { "pools": pools } });
+        let resource = with_spec(stateful(), &spec);
+        said(&cluster.kubectl_with_input(&["apply", "--server-side", "-f", "-"], &yaml::document(&resource)))
+    };
+    let image = "flwr/superexec:1.25.0";
+    apply("process", json!({ "superexecClientApp": image }), json!({ "superexecImage": image }));
+    apply("subprocess", json!({}), json!({ "superexecImage": "" }));
+    let shown: Value =
+        serde_json::from_str(&said(&cluster.kubectl(&["get", "fedf", "ward", "-o", "json"]))).expect("JSON");
+    let federation = trellis_kube::federation::Federation::read(&shown).expect("it can be read");
+    assert_eq!(federation.spec.supernodes.pools[0].images, trellis_kube::federation::Images::default());
+}
+
 #[tokio::test]
 async fn a_federation_with_one_pool_is_scaled() {
     let Some(cluster) = Cluster::of("scale").await else { return };

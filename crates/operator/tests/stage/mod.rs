@@ -1,6 +1,8 @@
 //! A namespace of a real API server, our definitions in it, and the operator at work on it.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
@@ -37,7 +39,8 @@ impl Operator {
         let (stop, stopped) = oneshot::channel();
         let kubeconfig = kubeconfig.to_owned();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let client = client(&kubeconfig).await;
                 let stop = async { drop(stopped.await) };
@@ -76,13 +79,23 @@ pub fn plane(parts: Parts) -> Option<&'static ControlPlane> {
 }
 
 pub fn install(plane: &ControlPlane) {
-    for definition in trellis_kube::crd::all() {
+    install_definitions(plane, &trellis_kube::crd::all());
+}
+
+pub fn install_definitions(plane: &ControlPlane, definitions: &[Value]) {
+    for definition in definitions {
         let answer = plane.kubectl_with_input(&["apply", "--server-side", "-f", "-"], &definition.to_string());
         assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
     }
-    let wait = ["wait", "--for=condition=Established", "crd/federations.flwr.exalsius.ai", "--timeout=60s"];
-    let answer = plane.kubectl(&wait);
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let start = Instant::now();
+    loop {
+        let answer = plane.kubectl(&["get", "federations,federationruns", "--all-namespaces"]);
+        if answer.status.success() {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&answer.stderr));
+        std::thread::sleep(GLANCE);
+    }
 }
 
 pub struct Stage {
@@ -109,7 +122,8 @@ impl Stage {
 
     pub fn on(plane: &'static ControlPlane, name: &str) -> Stage {
         let namespace = plane.namespace(name);
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let client = runtime.block_on(client(&plane.kubeconfig()));
         // A name of its own, by which its writes are told apart.
         let user = format!("operator-of-{namespace}");
@@ -118,11 +132,21 @@ impl Stage {
     }
 
     pub fn settings(&self) -> Settings {
-        Settings { namespaces: vec![self.namespace.clone()], own_namespace: self.namespace.clone(), ..Settings::default() }
+        Settings {
+            namespaces: vec![self.namespace.clone()],
+            own_namespace: self.namespace.clone(),
+            ..Settings::default()
+        }
     }
 
     pub fn start_operator(&mut self) {
-        self.operator = Some(Operator::start(&self.kubeconfig, self.settings()));
+        self.start_operator_with(|_| {});
+    }
+
+    pub fn start_operator_with(&mut self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = self.settings();
+        change(&mut settings);
+        self.operator = Some(Operator::start(&self.kubeconfig, settings));
     }
 
     pub fn stop_operator(&mut self) {
@@ -143,7 +167,8 @@ impl Stage {
     }
 
     pub fn apply(&self, object: &Value) {
-        let (good, text) = self.kubectl_with(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &object.to_string());
+        let (good, text) =
+            self.kubectl_with(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &object.to_string());
         assert!(good, "{text}");
     }
 
@@ -174,6 +199,7 @@ impl Stage {
             "poddisruptionbudget" => ("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
             "networkpolicy" => ("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
             "federation" => ("flwr.exalsius.ai", "Federation", "federations"),
+            "federationrun" => ("flwr.exalsius.ai", "FederationRun", "federationruns"),
             "lease" => ("coordination.k8s.io", "Lease", "leases"),
             other => panic!("{other}: say here what it is"),
         };
@@ -261,7 +287,7 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
 pub fn federation(name: &str, mode: &str, isolation: &str, pools: &[(&str, i32)]) -> Value {
     let process = isolation == "process";
     let pools = pools.iter().map(|(pool, replicas)| {
-        let mut pool = json!({"name": pool, "images": {}});
+        let mut pool = json!({"name": pool});
         if mode == "StatefulSet" {
             pool["replicas"] = (*replicas).into();
         }
@@ -285,4 +311,15 @@ pub fn federation(name: &str, mode: &str, isolation: &str, pools: &[(&str, i32)]
         federation["spec"]["superlink"]["superexecImage"] = "flwr/superexec:1.25.0".into();
     }
     federation
+}
+
+/// The answer to a GET, with its head.
+pub fn http(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").as_bytes())
+        .expect("asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    answer
 }

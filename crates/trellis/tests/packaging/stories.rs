@@ -92,6 +92,15 @@ pub fn play(plane: &ControlPlane) {
     options(plane);
     drift(plane);
     runs(plane);
+}
+
+/// What was told before is told again, and all goes.
+pub fn play_after_a_restart(plane: &ControlPlane) {
+    drift(plane);
+    wait("an event that happened again", || {
+        let of_events = ["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "jsonpath={.items[*].series.count}"];
+        !plane.kubectl(&of_events).stdout.is_empty()
+    });
     kubectl(plane, &["delete", "federations", "--all", "-n", NAMESPACE], "");
     wait("all is gone", || names(plane, "statefulsets,daemonsets,services").trim() == "service/kubernetes");
 }
@@ -121,6 +130,14 @@ fn options(plane: &ControlPlane) {
         &federation(NAMESPACE, "strict", json!({"insecure": false, "security": {"networkPolicy": {"enabled": true}}})),
     );
     wait("certificates", || names(plane, "secrets").contains("strict-superlink-tls"));
+    let certificate = || {
+        let field = "jsonpath={.data.tls\\.crt}";
+        kubectl(plane, &["get", "secret", "strict-superlink-tls", "-n", NAMESPACE, "-o", field], "")
+    };
+    let before = certificate();
+    let names_more = json!({"spec": {"security": {"tls": {"extraNames": ["link.example.org"]}}}});
+    patch(plane, "federation/strict", &names_more);
+    wait("a certificate with one more name", || certificate() != before);
     wait("a network policy", || names(plane, "networkpolicies").contains("strict"));
     patch(
         plane,

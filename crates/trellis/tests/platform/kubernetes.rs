@@ -10,7 +10,8 @@ use crate::scene::{Scene, eventually, kill};
 
 const KINDS: &str = "statefulsets,pods,services,secrets,configmaps,persistentvolumeclaims";
 
-fn document(plane: &ControlPlane, nodes: u32, version: &str) -> String {
+/// Only a SuperLink that runs can make nodes known.
+fn document(plane: &ControlPlane, nodes: u32, node_auth: bool) -> String {
     format!(
         "apiVersion: trellis.dev/v1
 kind: Federation
@@ -20,7 +21,7 @@ spec:
   - name: cluster
     kubernetes:
       kubeconfig: {}
-      images: {{superlink: 'trellis-superlink:{version}', supernode: 'trellis-supernode:{version}'}}
+  security: {{nodeAuth: {node_auth}}}
   pools:
   - {{name: cpu, count: {nodes}, clientApp: 'native:mlp'}}
 ",
@@ -42,14 +43,15 @@ fn a_federation_in_a_cluster_comes_up_scales_and_leaves_nothing() {
     let Some(plane) = ControlPlane::start(Parts::WithScheduler) else { return };
     let _kubelet = Kubelet::start(&plane.kubeconfig(), Settings::nodes("machine", 2));
     let scene = Scene::new();
-    scene.write("demo.yaml", &document(&plane, 2, "1"));
-    let planned = scene.good(&["plan", "-f", "demo.yaml", "--templates"]);
-    assert!(planned.contains("kind: StatefulSet") && planned.contains("name: demo-supernode-cpu-1"), "{planned}");
-    assert!(left(&plane).is_empty(), "nothing is done yet");
-
+    scene.write("demo.yaml", &document(&plane, 2, false));
     assert_eq!(scene.good(&["apply", "-f", "demo.yaml"]), "demo created\n");
     assert_eq!(nodes(&scene)["ready"], 2);
     assert_eq!(scene.json(&["status", "demo"])["summary"]["state"], "ready");
+
+    scene.write("more.yaml", &document(&plane, 3, false));
+    let planned = scene.good(&["plan", "-f", "more.yaml", "--templates"]);
+    assert!(planned.contains("kind: StatefulSet") && planned.contains("name: demo-supernode-cpu-2"), "{planned}");
+    assert_eq!(nodes(&scene)["present"], 2, "nothing is done by a plan");
 
     scene.good(&["scale", "cpu=3"]);
     eventually("the third node", || (nodes(&scene)["ready"] == 3).then_some(()));
@@ -94,14 +96,14 @@ fn command(words: &[&str]) {
 fn train_in_pods() {
     command(&["ip", "link", "set", "lo", "up"]);
     let Some(plane) = ControlPlane::start(Parts::WithScheduler) else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_trellis"));
-    let held = program.parent().expect("it is in a directory").display().to_string();
+    // Pods have a /tmp of their own, so what they are made of cannot be there.
+    let directory = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let program = env!("CARGO_BIN_EXE_trellis");
     let images = json!({ "images": [{
         "name": "trellis-*",
         "entrypoint": ["trellis"],
-        "directories": [held, "/lib", "/lib64", "/usr/lib"],
-        "env": { "PATH": held },
+        "content": { "/usr/local/bin/trellis": program },
+        "env": { "PATH": "/usr/local/bin" },
         "user": 65532,
     }] });
     let images = serde_json::from_value(images).expect("images");
@@ -113,7 +115,7 @@ fn train_in_pods() {
     command(&["mount", "--bind", &hosts.display().to_string(), "/etc/hosts"]);
 
     let scene = Scene::new();
-    scene.write("demo.yaml", &document(&plane, 2, "1"));
+    scene.write("demo.yaml", &document(&plane, 2, true));
     scene.good(&["apply", "-f", "demo.yaml"]);
     let said = scene.good(&["run", "native:mlp", "--rounds", "2", "-o", "json"]);
     let last: Value = serde_json::from_str(said.lines().last().expect("a line")).expect("JSON");
