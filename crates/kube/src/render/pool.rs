@@ -122,6 +122,12 @@ fn pod_template(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     let spec = &scene.federation.spec;
     let (gpus, outfit) = (Gpus::of(pool), outfit(scene, pool, programs));
     let mut containers = vec![node_container(scene, pool, programs, &gpus, &outfit).render()];
+    if programs.supernode.is_trellis() {
+        // What it has been told to do it still does, for as long as the pod may take to end: rounds do not wait for a node
+        // that will never answer.
+        let command = ["trellis", "supernode", "drain", "--wait", "--state-dir", TRELLIS_STATE];
+        containers[0]["lifecycle"] = json!({"preStop": {"exec": {"command": command}}});
+    }
     containers.extend(superexec_container(scene, pool, programs, &gpus).map(Container::render));
     let mut volumes = merged(&pool.volumes, &gpus.volumes(), Key::Name);
     for volume in outfit.volumes {
