@@ -152,10 +152,11 @@ class Cluster:
 
 
 def is_ready(federation: dict) -> bool:
+    """And nothing of what was asked for is still on its way."""
     status = federation.get("status", {})
-    ready = next((found for found in status.get("conditions", []) if found["type"] == "Ready"), {})
+    told = {found["type"]: found["status"] for found in status.get("conditions", [])}
     is_current = status.get("observedGeneration") == federation["metadata"]["generation"]
-    return is_current and ready.get("status") == "True"
+    return is_current and told.get("Ready") == "True" and told.get("Reconciling") == "False"
 
 
 def images_of(found: list[Flower]) -> list[dict]:
