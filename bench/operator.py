@@ -41,6 +41,7 @@ QUIET_S, QUIET_QUICK_S = 60.0, 10.0
 STEADY_GLANCE_S = 0.5
 STEADY_LOOKS = 6
 PATIENCE_S = 900.0
+SERVED_LIMIT_S = 60.0
 P50_LIMIT_MS, P99_LIMIT_MS, COLD_LIMIT_S, RSS_LIMIT_MB = 30.0, 100.0, 60.0, 60.0
 WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION")
 # Of the operator's own liveness, not of federations.
@@ -88,6 +89,15 @@ class ControlPlane:
     def kubectl(self, *words: str) -> str:
         argv = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), *words]
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+    def until_served(self) -> None:
+        """Until the API server knows the resource."""
+        argv = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), "get", "--raw", f"{GROUP}/federations"]
+        deadline = time.monotonic() + SERVED_LIMIT_S
+        while subprocess.run(argv, capture_output=True).returncode != 0:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the definition is not in force after {SERVED_LIMIT_S} s")
+            time.sleep(STEADY_GLANCE_S)
 
     def close(self) -> None:
         self.process.terminate()
@@ -233,7 +243,7 @@ def measure(command: list[str], crds: list[Path], quick: bool, home: Path) -> di
     with closing(ControlPlane(home)) as plane:
         for crd in crds:
             plane.kubectl("apply", "--server-side", "-f", str(crd))
-        plane.kubectl("wait", "--for=condition=Established", "crd/federations.flwr.exalsius.ai", "--timeout=60s")
+        plane.until_served()
         api, log = Api(plane), home / "operator.log"
         with running(command, plane, log) as operator:
             warm = singles(plane, 3 + (SINGLES_QUICK if quick else SINGLES))[3:]

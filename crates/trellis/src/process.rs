@@ -31,11 +31,22 @@ pub const OWN_PROGRAM: &str = "/proc/self/exe";
 /// the time holds 8 MiB for nothing.
 pub const MEMORY_AS_NEEDED: (&str, &str) = ("MIMALLOC_ARENA_EAGER_COMMIT", "0");
 
+/// Tells the allocator to give back what is free at once, for a program whose memory is a few peaks: what was read is large, and
+/// little of it is kept.
+const MEMORY_BACK_AT_ONCE: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "0");
+
+pub fn take_memory_as_needed() {
+    tell_allocator(&[MEMORY_AS_NEEDED]);
+}
+
+pub fn hold_no_memory_in_reserve() {
+    tell_allocator(&[MEMORY_AS_NEEDED, MEMORY_BACK_AT_ONCE]);
+}
+
 /// Starts this program again, in the same process, unless the allocator was told already: it reads its settings before
 /// anything else runs. Where that does not work, the program goes on and only takes more memory.
-pub fn take_memory_as_needed() {
-    let (variable, value) = MEMORY_AS_NEEDED;
-    if std::env::var_os(variable).is_some() {
+fn tell_allocator(settings: &[(&str, &str)]) {
+    if settings.iter().all(|(variable, _)| std::env::var_os(variable).is_some()) {
         return;
     }
     let mut arguments = std::env::args_os();
@@ -44,7 +55,7 @@ pub fn take_memory_as_needed() {
         again.arg0(name);
     }
     // Returns only when it failed.
-    let _ = again.args(arguments).env(variable, value).exec();
+    let _ = again.args(arguments).envs(settings.iter().copied()).exec();
 }
 
 /// The two signals that ask us to stop.

@@ -15,7 +15,7 @@ use trellis_operator::context::{RESYNC, WORKERS};
 use trellis_operator::reach::Reach;
 
 use crate::logging::{self, LogFormat, LogSettings};
-use crate::process::StopSignals;
+use crate::process::{StopSignals, hold_no_memory_in_reserve};
 use crate::service;
 use crate::settings::here::complain;
 
@@ -97,6 +97,8 @@ fn workers(text: &str) -> Result<usize, String> {
 }
 
 pub fn run(args: &RunArgs) -> ExitCode {
+    // A cluster's objects pass through it; what is kept of them is small.
+    hold_no_memory_in_reserve();
     let log = match log_settings(args) {
         Ok(log) => log,
         Err(why) => {
