@@ -1,6 +1,6 @@
 """A Federation resource for tests, and runs on what the operator made of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.federation import APPS
@@ -16,8 +16,13 @@ PROCESS, SUBPROCESS = "process", "subprocess"
 
 
 @dataclass(frozen=True)
-class NoTls:
-    tls: None = None
+class Authority:
+    ca: Path
+
+
+@dataclass(frozen=True)
+class Trust:
+    tls: Authority | None
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class ServiceLink:
 
     grpc: str
     http: str
-    options: NoTls = field(default_factory=NoTls)
+    options: Trust
 
     def control_for(self, release: Flower) -> str:
         return self.http if release.cli_transport == HTTP else self.grpc
@@ -40,6 +45,7 @@ class KubeFederation:
     name: str = "fed"
     replicas: int = 2
     isolation: str = SUBPROCESS
+    tls: bool = False
     # Images of what is in a release; without one those of Trellis, with the Python of the release.
     official: str = ""
     python: str = "1.25"
@@ -65,7 +71,7 @@ class KubeFederation:
         if self.isolation == PROCESS:
             superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self.image_of("superexec")
         supernodes = {"image": self.image_of("supernode"), "pools": [pool]}
-        isolation = {"mode": "StatefulSet", "isolationMode": self.isolation}
+        isolation = {"mode": "StatefulSet", "isolationMode": self.isolation, "insecure": not self.tls}
         return {
             "apiVersion": "flwr.exalsius.ai/v1",
             "kind": "Federation",
@@ -90,12 +96,17 @@ class KubeFederation:
 
     def cli(self, version: str) -> FlwrCli:
         """The `flwr` of a release, with an app of its own. Its calls are to be made inside the cluster."""
-        ports = [port["name"] for port in self.cluster.get("service", f"{self.name}-superlink")["spec"]["ports"]]
-        address = {port: self.cluster.service_address(self.name, port) for port in ports}
-        link = ServiceLink(address.get("control", ""), address.get("http", ""))
+        control, http = (self.cluster.service_address(self.name, port) for port in ("control", "http"))
+        link = ServiceLink(control, http, Trust(Authority(self.authority()) if self.tls else None))
         workspace = self.cluster.workspace
         app = workspace.copy_app(APPS / "numpy_fedavg", f"numpy_fedavg-{version}")
         return FlwrCli(workspace, app, link, version=version)
+
+    def authority(self) -> Path:
+        """What a program outside of the pods trusts, as a file."""
+        file = self.cluster.workspace.root / "ca.crt"
+        file.write_bytes(self.cluster.secret(f"{self.name}-trust", "ca.crt"))
+        return file
 
     def wait_completed(self, cli: FlwrCli, run_id: int, limit_s: float = RUN_LIMIT_S) -> None:
         def look() -> str | None:

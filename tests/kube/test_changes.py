@@ -30,11 +30,19 @@ def start_run(federation: KubeFederation, app: str | Path, rounds: int, **settin
     """`trellis run` from within the cluster, by the name of the Service; its output is JSON lines."""
     told = {"num-server-rounds": rounds, "min-available-nodes": 2, "min-train-nodes": 2, "min-evaluate-nodes": 2}
     told |= {name.replace("_", "-"): value for name, value in settings.items()}
-    port = federation.cluster.service_address(federation.name, "http").rpartition(":")[2]
-    argv = [str(trellis_binary()), "run", str(app), "-o", "json", "--insecure", "--allow-insecure-network"]
-    argv += ["--superlink", f"{federation.name}-superlink.default.svc:{port}"]
+    argv = [str(trellis_binary()), "run", str(app), "-o", "json"]
+    argv += ["--superlink", federation.cluster.service_address(federation.name, "http")]
+    argv += credentials(federation)
     argv += [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
     return federation.cluster.start(f"run-{len(federation.cluster.workspace.processes)}", argv)
+
+
+def credentials(federation: KubeFederation) -> list[str]:
+    if not federation.tls:
+        return ["--insecure", "--allow-insecure-network"]
+    token = federation.cluster.workspace.root / "token"
+    token.write_bytes(federation.cluster.secret(f"{federation.name}-admin", "token"))
+    return ["--root-certificates", str(federation.authority()), "--token-file", str(token)]
 
 
 def rounds_of(run: Process) -> list[int]:
@@ -60,8 +68,9 @@ def goes_on(run: Process, rounds: int = 2) -> None:
 
 
 @pytest.mark.quick
-def test_trellis_images_complete_a_native_run(make_cluster: Callable[..., Cluster]) -> None:
-    federation = KubeFederation(make_cluster(), image=TRELLIS_IMAGE + "one").apply().wait_ready()
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_trellis_images_complete_a_native_run(make_cluster: Callable[..., Cluster], tls: bool) -> None:
+    federation = KubeFederation(make_cluster(), image=TRELLIS_IMAGE + "one", tls=tls).apply().wait_ready()
     finish(federation, start_run(federation, "native:mlp", SHORT_ROUNDS), SHORT_ROUNDS)
 
 
