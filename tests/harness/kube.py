@@ -86,15 +86,21 @@ class Cluster:
 
     def start(self, name: str, argv: list[str], env: dict[str, str] | None = None) -> Process:
         """A program in the cluster's network, for which services have names."""
-        see = f"mount --bind {self.pods}/hosts /etc/hosts && exec \"$@\""
+        source, place = self.names
+        see = f"mount --bind {source} {place} && exec \"$@\""
         inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", see, "sh", *argv]
         return self.workspace.start(name, self.network.command(inside), env)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """A file by which programs outside of pods find services, and in whose place."""
+        return f"{self.pods}/hosts", "/etc/hosts"
 
     def inside(self, call: Callable[[], T]) -> T:
         """Sockets and commands of the call are in the cluster's network, where services have names."""
 
         def with_names() -> T:
-            see_instead(f"{self.pods}/hosts", "/etc/hosts")
+            see_instead(*self.names)
             return call()
 
         return self.network.inside(with_names)
@@ -148,7 +154,10 @@ class Cluster:
         """What somebody would look at who wonders why it does not work."""
         shown = self.kubectl("get", "federations,pods,events", "-o", "wide")
         federations = self.kubectl("get", "federations", "-o", "jsonpath={.items[*].status}")
-        return "\n".join([shown, federations, *(_tail(log) for log in sorted(self.pods.glob("logs/*/*.log")))])
+        return "\n".join([shown, federations, self.logs()])
+
+    def logs(self) -> str:
+        return "\n".join(_tail(log) for log in sorted(self.pods.glob("logs/*/*.log")))
 
     def service_address(self, federation: str, port: str) -> str:
         """Name and port by which the SuperLink is reached; empty where its release has no such port."""

@@ -39,7 +39,7 @@ class ServiceLink:
 
 @dataclass
 class KubeFederation:
-    """In the cluster's default namespace, with a directory of the test in all of its pods."""
+    """In the cluster's default namespace, with a directory of the test in all of its pods, if they may have it."""
 
     cluster: Cluster
     name: str = "fed"
@@ -53,6 +53,8 @@ class KubeFederation:
     tag: str = ""
     # This one, and no other.
     image: str = ""
+    # Pods under a strict profile may not have directories of the machine.
+    shares: bool = True
 
     def __post_init__(self) -> None:
         self.shared = self.cluster.workspace.root / "shared"
@@ -63,6 +65,7 @@ class KubeFederation:
     def resource(self) -> dict:
         volume = {"name": "shared", "hostPath": {"path": str(self.shared)}}
         mounts = {"volumes": [volume], "volumeMounts": [{"name": "shared", "mountPath": str(self.shared)}]}
+        mounts = mounts if self.shares else {}
         config = {"partition-id": "{index}", "num-partitions": "{replicas}"}
         pool = {"name": "a", "replicas": self.replicas, "images": {}, "nodeConfig": config, **mounts}
         superlink = {"image": self.image_of("superlink"), **mounts}
