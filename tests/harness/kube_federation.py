@@ -1,6 +1,6 @@
 """A Federation resource for tests, and runs on what the operator made of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.federation import APPS
@@ -16,8 +16,13 @@ PROCESS, SUBPROCESS = "process", "subprocess"
 
 
 @dataclass(frozen=True)
-class NoTls:
-    tls: None = None
+class Authority:
+    ca: Path
+
+
+@dataclass(frozen=True)
+class Trust:
+    tls: Authority | None
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class ServiceLink:
 
     grpc: str
     http: str
-    options: NoTls = field(default_factory=NoTls)
+    options: Trust
 
     def control_for(self, release: Flower) -> str:
         return self.http if release.cli_transport == HTTP else self.grpc
@@ -34,12 +39,13 @@ class ServiceLink:
 
 @dataclass
 class KubeFederation:
-    """In the cluster's default namespace, with a directory of the test in all of its pods."""
+    """In the cluster's default namespace, with a directory of the test in all of its pods, if they may have it."""
 
     cluster: Cluster
     name: str = "fed"
     replicas: int = 2
     isolation: str = SUBPROCESS
+    tls: bool = False
     # Images of what is in a release; without one those of Trellis, with the Python of the release.
     official: str = ""
     python: str = "1.25"
@@ -47,6 +53,8 @@ class KubeFederation:
     tag: str = ""
     # This one, and no other.
     image: str = ""
+    # Pods under a strict profile may not have directories of the machine.
+    shares: bool = True
 
     def __post_init__(self) -> None:
         self.shared = self.cluster.workspace.root / "shared"
@@ -57,6 +65,7 @@ class KubeFederation:
     def resource(self) -> dict:
         volume = {"name": "shared", "hostPath": {"path": str(self.shared)}}
         mounts = {"volumes": [volume], "volumeMounts": [{"name": "shared", "mountPath": str(self.shared)}]}
+        mounts = mounts if self.shares else {}
         config = {"partition-id": "{index}", "num-partitions": "{replicas}"}
         pool = {"name": "a", "replicas": self.replicas, "images": {}, "nodeConfig": config, **mounts}
         superlink = {"image": self.image_of("superlink"), **mounts}
@@ -65,7 +74,7 @@ class KubeFederation:
         if self.isolation == PROCESS:
             superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self.image_of("superexec")
         supernodes = {"image": self.image_of("supernode"), "pools": [pool]}
-        isolation = {"mode": "StatefulSet", "isolationMode": self.isolation}
+        isolation = {"mode": "StatefulSet", "isolationMode": self.isolation, "insecure": not self.tls}
         return {
             "apiVersion": "flwr.exalsius.ai/v1",
             "kind": "Federation",
@@ -90,12 +99,17 @@ class KubeFederation:
 
     def cli(self, version: str) -> FlwrCli:
         """The `flwr` of a release, with an app of its own. Its calls are to be made inside the cluster."""
-        ports = [port["name"] for port in self.cluster.get("service", f"{self.name}-superlink")["spec"]["ports"]]
-        address = {port: self.cluster.service_address(self.name, port) for port in ports}
-        link = ServiceLink(address.get("control", ""), address.get("http", ""))
+        control, http = (self.cluster.service_address(self.name, port) for port in ("control", "http"))
+        link = ServiceLink(control, http, Trust(Authority(self.authority()) if self.tls else None))
         workspace = self.cluster.workspace
         app = workspace.copy_app(APPS / "numpy_fedavg", f"numpy_fedavg-{version}")
         return FlwrCli(workspace, app, link, version=version)
+
+    def authority(self) -> Path:
+        """What a program outside of the pods trusts, as a file."""
+        file = self.cluster.workspace.root / "ca.crt"
+        file.write_bytes(self.cluster.secret(f"{self.name}-trust", "ca.crt"))
+        return file
 
     def wait_completed(self, cli: FlwrCli, run_id: int, limit_s: float = RUN_LIMIT_S) -> None:
         def look() -> str | None:

@@ -1,9 +1,7 @@
 """A training goes on while what it runs on is taken away, made larger and replaced."""
 
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +9,7 @@ import pytest
 from harness.federation import APPS
 from harness.kube import TRELLIS_IMAGE, Cluster
 from harness.kube_federation import KubeFederation
-from harness.process import Process
-from harness.waiting import wait_for
-from harness.workspace import trellis_binary
+from harness.kube_run import finish, goes_on, start_run
 
 pytestmark = pytest.mark.trellis_only
 
@@ -22,46 +18,12 @@ SHORT_ROUNDS = 5
 ROUNDS = 60
 TRAIN_SECONDS = 0.5
 ARRAY_COUNT, ARRAY_LENGTH = 4, 64
-ROUND_LIMIT_S = 120.0
-RUN_LIMIT_S = 600.0
-
-
-def start_run(federation: KubeFederation, app: str | Path, rounds: int, **settings: object) -> Process:
-    """`trellis run` from within the cluster, by the name of the Service; its output is JSON lines."""
-    told = {"num-server-rounds": rounds, "min-available-nodes": 2, "min-train-nodes": 2, "min-evaluate-nodes": 2}
-    told |= {name.replace("_", "-"): value for name, value in settings.items()}
-    port = federation.cluster.service_address(federation.name, "http").rpartition(":")[2]
-    argv = [str(trellis_binary()), "run", str(app), "-o", "json", "--insecure", "--allow-insecure-network"]
-    argv += ["--superlink", f"{federation.name}-superlink.default.svc:{port}"]
-    argv += [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
-    return federation.cluster.start(f"run-{len(federation.cluster.workspace.processes)}", argv)
-
-
-def rounds_of(run: Process) -> list[int]:
-    lines = [json.loads(line) for line in run.output().splitlines() if line.startswith("{")]
-    return [line["round"] for line in lines if line["event"] == "report" and line.get("kind") == "round"]
-
-
-def finish(federation: KubeFederation, run: Process, rounds: int) -> None:
-    code = run.wait_exit(RUN_LIMIT_S)
-    assert code == 0, f"it exited with {code}\n{run.output()}\n{federation.cluster.told()}"
-    assert rounds_of(run) == list(range(1, rounds + 1))
-
-
-def goes_on(run: Process, rounds: int = 2) -> None:
-    """So many more rounds than there are now."""
-    wanted = len(rounds_of(run)) + rounds
-
-    def look() -> bool:
-        assert run.alive, f"it ended in the middle\n{run.output()}"
-        return len(rounds_of(run)) >= wanted
-
-    wait_for(f"round {wanted}", look, ROUND_LIMIT_S)
 
 
 @pytest.mark.quick
-def test_trellis_images_complete_a_native_run(make_cluster: Callable[..., Cluster]) -> None:
-    federation = KubeFederation(make_cluster(), image=TRELLIS_IMAGE + "one").apply().wait_ready()
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_trellis_images_complete_a_native_run(make_cluster: Callable[..., Cluster], tls: bool) -> None:
+    federation = KubeFederation(make_cluster(), image=TRELLIS_IMAGE + "one", tls=tls).apply().wait_ready()
     finish(federation, start_run(federation, "native:mlp", SHORT_ROUNDS), SHORT_ROUNDS)
 
 

@@ -31,6 +31,15 @@ def test_official_images_complete_a_run(make_cluster: Callable[..., Cluster], ve
     assert sum(told["restartCount"] for pod in pods for told in pod["status"]["containerStatuses"]) == 0
 
 
+@pytest.mark.parametrize(("version", "isolation"), [("1.25", SUBPROCESS), ("1.41", PROCESS)])
+def test_official_images_complete_a_run_with_tls(
+    make_cluster: Callable[..., Cluster], version: str, isolation: str
+) -> None:
+    federation = KubeFederation(make_cluster(version), official=version, isolation=isolation, tls=True)
+    federation.apply().wait_ready()
+    assert complete(federation, version)["sha256"] == official_digest(nodes=federation.replicas)
+
+
 @pytest.mark.parametrize("version", ["1.25", "1.41"])
 def test_trellis_images_complete_a_flower_app(make_cluster: Callable[..., Cluster], version: str) -> None:
     federation = KubeFederation(make_cluster(version), python=version).apply().wait_ready()

@@ -25,8 +25,9 @@ use tokio::sync::{oneshot, watch};
 
 use node::Nodes;
 use pods::Says;
-use processes::{Engine, ProcessSettings};
+use processes::{Engine, Network, ProcessSettings};
 use rules::{Behaviour, Pods, Rules};
+use storage::Places;
 
 /// Requests at once. Tests make thousands of pods.
 const POD_WORKERS: u16 = 32;
@@ -39,6 +40,16 @@ pub struct Settings {
     pub storage: Storage,
     /// Pods are processes; without it they only say that they run.
     pub processes: Option<ProcessSettings>,
+    /// For pods of a real kubelet on the same machine.
+    pub service: Option<ServiceSettings>,
+}
+
+/// What kube-proxy, a name server and a provisioner of volumes would do.
+#[derive(Debug, Clone)]
+pub struct ServiceSettings {
+    pub name_server: SocketAddr,
+    /// Where what is in volumes of claims is.
+    pub volumes: PathBuf,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -63,7 +74,7 @@ impl Settings {
     pub fn nodes(prefix: &str, count: usize) -> Settings {
         let node = |index| NodeSettings { name: format!("{prefix}-{index}"), ..NodeSettings::default() };
         let storage = Storage::Class { name: "standard".to_owned(), is_default: true };
-        Settings { nodes: (0..count).map(node).collect(), storage, processes: None }
+        Settings { nodes: (0..count).map(node).collect(), storage, processes: None, service: None }
     }
 }
 
@@ -135,8 +146,9 @@ struct Work {
     nodes: Arc<Nodes>,
     says: Says,
     engine: Option<Arc<Engine>>,
+    network: Option<Network>,
     storage: Storage,
-    claims: Option<PathBuf>,
+    places: Option<Places>,
 }
 
 impl Work {
@@ -150,7 +162,15 @@ impl Work {
         let config = config(kubeconfig).await?;
         let api_server = address_of(&config.cluster_url)?;
         let client = Client::try_from(config).map_err(told)?;
-        let claims = settings.processes.as_ref().map(|processes| processes.directory.join(CLAIMS));
+        let own =
+            settings.processes.as_ref().map(|own| Places { directory: own.directory.join(CLAIMS), are_made: false });
+        let beside =
+            settings.service.as_ref().map(|beside| Places { directory: beside.volumes.clone(), are_made: true });
+        let places = own.or(beside);
+        let network = match settings.service {
+            None => None,
+            Some(service) => Some(Network::start(&client, api_server, service.name_server).await?),
+        };
         let (engine, says) = match settings.processes {
             None => (None, Says::Test(rules)),
             Some(processes) => {
@@ -160,22 +180,23 @@ impl Work {
         };
         nodes.register(&client).await.map_err(told)?;
         storage::register(&client, &settings.storage).await.map_err(told)?;
-        Ok(Work { client, nodes, says, engine, storage: settings.storage, claims })
+        Ok(Work { client, nodes, says, engine, network, storage: settings.storage, places })
     }
 
     /// Ends never.
     async fn go_on(self) {
-        let Work { client, nodes, says, engine, storage, claims } = self;
+        let Work { client, nodes, says, engine, network, storage, places } = self;
         let network = async {
-            match &engine {
-                Some(engine) => engine.serve().await,
-                None => std::future::pending().await,
+            match (&engine, &network) {
+                (Some(engine), _) => engine.serve().await,
+                (None, Some(network)) => network.serve().await,
+                (None, None) => std::future::pending().await,
             }
         };
         tokio::select! {
             () = nodes.keep_alive(&client) => {}
             () = pods::serve(client.clone(), says, Arc::clone(&nodes)) => {}
-            () = storage::serve(client.clone(), storage, claims) => {}
+            () = storage::serve(client.clone(), storage, places) => {}
             () = network => {}
         }
     }

@@ -1,12 +1,13 @@
 //! The kubelet for tests as a program, for suites that are not written in Rust.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use trellis_fake_kubelet::processes::ProcessSettings;
 use trellis_fake_kubelet::processes::images::Images;
-use trellis_fake_kubelet::{Kubelet, Settings, Storage};
+use trellis_fake_kubelet::{Kubelet, ServiceSettings, Settings, Storage};
 
 /// Registers nodes with an API server and runs the pods that are placed there, or says that they run.
 #[derive(Parser)]
@@ -25,6 +26,12 @@ struct Arguments {
     /// JSON: which programs of this machine are in which image.
     #[arg(long, value_name = "FILE")]
     images: Option<PathBuf>,
+    /// Serve services, names (here) and volumes for pods of a real kubelet; usually with --nodes 0.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "volumes")]
+    name_server: Option<SocketAddr>,
+    /// Where what is in those volumes is.
+    #[arg(long, value_name = "DIRECTORY")]
+    volumes: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -50,6 +57,9 @@ fn settings(arguments: Arguments) -> Result<(PathBuf, Settings), String> {
         let images: Images = serde_json::from_slice(&content).map_err(|why| told(&why))?;
         let directory = std::path::absolute(directory).map_err(|why| told(&why))?;
         settings.processes = Some(ProcessSettings { directory, images });
+    }
+    if let (Some(name_server), Some(volumes)) = (arguments.name_server, arguments.volumes) {
+        settings.service = Some(ServiceSettings { name_server, volumes });
     }
     Ok((arguments.kubeconfig, settings))
 }

@@ -1,15 +1,18 @@
 //! Pods whose containers are processes of this machine, each pod in a network of its own, each container with its own view of
 //! the file system. Images are directories with programs (`images`); services are addresses that a proxy serves.
 //!
-//! `expand`, `plan`, `names` and `told` decide; `sandbox`, `container`, `volumes`, `probe` and `proxy` do; `life` is one pod.
+//! `expand`, `plan`, `names`, `dns` and `told` decide; `sandbox`, `container`, `volumes`, `probe` and `proxy` do; `life` is one
+//! pod; `network` is services and names alone, for pods of a real kubelet.
 //! Needs root and a network namespace that is nobody else's. There are no cgroups: limits are not enforced.
 
 mod command;
 mod container;
+mod dns;
 mod expand;
 pub mod images;
 mod life;
 mod names;
+mod network;
 mod plan;
 mod probe;
 mod proxy;
@@ -33,6 +36,8 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 use tokio::sync::watch;
+
+pub(crate) use network::Network;
 
 use images::Images;
 use life::Life;

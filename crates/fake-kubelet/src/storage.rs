@@ -1,6 +1,8 @@
 //! Volumes for claims of our storage class: each gets one of the size that it asks for, and when it is gone, so is the volume.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,16 +38,23 @@ pub(crate) async fn register(client: &Client, storage: &Storage) -> kube::Result
 struct Context {
     client: Client,
     class: String,
-    /// Where what is in the volumes is, by their names.
-    directory: Option<PathBuf>,
+    places: Option<Places>,
+}
+
+/// Where what is in the volumes is, by their names.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    pub directory: PathBuf,
+    /// Nobody else will.
+    pub are_made: bool,
 }
 
 /// Ends never.
-pub(crate) async fn serve(client: Client, storage: Storage, directory: Option<PathBuf>) {
+pub(crate) async fn serve(client: Client, storage: Storage, places: Option<Places>) {
     let Storage::Class { name, .. } = storage else { return std::future::pending().await };
     let claims = Controller::new(Api::<PersistentVolumeClaim>::all(client.clone()), watcher::Config::default());
     let volumes = Controller::new(Api::<PersistentVolume>::all(client.clone()), watcher::Config::default());
-    let context = Arc::new(Context { client, class: name, directory });
+    let context = Arc::new(Context { client, class: name, places });
     let provide =
         |claim: Arc<PersistentVolumeClaim>, context: Arc<Context>| async move { provide(&context, &claim).await };
     let remove = |volume: Arc<PersistentVolume>, context: Arc<Context>| async move { remove(&context, &volume).await };
@@ -59,6 +68,7 @@ async fn provide(context: &Context, claim: &PersistentVolumeClaim) -> kube::Resu
     let is_ours = spec.storage_class_name.as_deref() == Some(context.class.as_str()) && spec.volume_name.is_none();
     if is_ours && claim.metadata.deletion_timestamp.is_none() {
         let volume = volume_for(context, claim);
+        make_place(context, &volume["spec"]["hostPath"]["path"]);
         let volumes: Api<PersistentVolume> = Api::all(context.client.clone());
         let name = volume["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         volumes.patch(&name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(volume)).await?;
@@ -66,12 +76,24 @@ async fn provide(context: &Context, claim: &PersistentVolumeClaim) -> kube::Resu
     Ok(Action::await_change())
 }
 
+/// For everybody: a kubelet leaves directories of the machine to whom they belong.
+fn make_place(context: &Context, path: &Value) {
+    let Some(path) = path.as_str().filter(|_| context.places.as_ref().is_some_and(|places| places.are_made)) else {
+        return;
+    };
+    let made = fs::create_dir_all(path).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o777)));
+    if let Err(why) = made {
+        tracing::warn!(path, %why, "no place for a volume");
+    }
+}
+
 /// Named after the claim, so that the same claim never gets two.
 fn volume_for(context: &Context, claim: &PersistentVolumeClaim) -> Value {
     let spec = claim.spec.clone().unwrap_or_default();
     let uid = claim.uid().unwrap_or_default();
     let name = format!("pvc-{uid}");
-    let place = context.directory.clone().unwrap_or_else(|| PathBuf::from("/nonexistent")).join(&name);
+    let directory = context.places.as_ref().map_or(Path::new("/nonexistent"), |places| &places.directory);
+    let place = directory.join(&name);
     let size =
         spec.resources.and_then(|resources| resources.requests).and_then(|mut requests| requests.remove("storage"));
     json!({
@@ -103,9 +125,9 @@ async fn remove(context: &Context, volume: &PersistentVolume) -> kube::Result<Ac
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             other => drop(other?),
         }
-        if let Some(directory) = &context.directory {
+        if let Some(places) = &context.places {
             // Nothing was ever in it, if it is not there.
-            let _ = tokio::fs::remove_dir_all(directory.join(volume.name_any())).await;
+            let _ = tokio::fs::remove_dir_all(places.directory.join(volume.name_any())).await;
         }
     }
     Ok(Action::await_change())

@@ -316,6 +316,8 @@ impl ControlPlane {
             "--allow-privileged=true".to_owned(),
             "--audit-policy-file=audit-policy.json".to_owned(),
             format!("--audit-log-path={AUDIT_LOG}"),
+            // Nobody resolves the names of nodes.
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ];
         arguments.extend(self.flags.iter().cloned());
         if self.parts == Parts::ApiServer {
