@@ -95,6 +95,11 @@ kube: release kube-parts ## runs on pods that the operator's objects became: off
 kube-parts: provision
 	$(CARGO) build --package trellis-fake-kubelet --package trellis-testing
 
+.PHONY: kube-e2e
+kube-e2e: release kube-parts ## real pods: containerd and a kubelet run the operator and a federation (root; builds a kubelet once)
+	@$(PYTHON) tests/provision_kube.py control-plane node > /dev/null
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py kube_e2e $(ARGS)
+
 .PHONY: images
 images: release ## container images FROM scratch, and what is promised of them (podman; root)
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py packaging $(ARGS)
