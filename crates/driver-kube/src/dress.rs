@@ -80,21 +80,7 @@ fn dressed(mut workload: Value, record: &Record) -> Value {
         (names::INSTANCE.to_owned(), record.instance.to_string()),
     ];
     add(&mut template["metadata"]["annotations"], marks);
-    for container in template["spec"]["containers"].as_array_mut().into_iter().flatten() {
-        finish_first(container);
-    }
     workload
-}
-
-/// A node of ours that is to end first finishes what it works on, for as long as its pod may take.
-fn finish_first(container: &mut Value) {
-    let mut args = container["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let state = args.rfind(|arg| arg.starts_with("--state-dir=")).map(str::to_owned);
-    let is_node = container["command"] == json!(["trellis", "supernode"]);
-    if let (Some(state), true, true) = (state, is_node, container["lifecycle"].is_null()) {
-        let drain = ["trellis", "supernode", "drain", "--wait", &state];
-        container["lifecycle"] = json!({ "preStop": { "exec": { "command": drain } } });
-    }
 }
 
 /// Whoever owns it takes it along.

@@ -61,7 +61,7 @@ async fn the_token_in_the_file_is_the_admins_at_each_start() {
 async fn a_file_that_others_can_read_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
-    put(&file, &"x".repeat(40), 0o640);
+    put(&file, &"x".repeat(40), 0o644);
     let why = SuperLink::start(settings(&directory.path().join("state"), &file)).await.err().unwrap().to_string();
-    assert!(why.contains("others than its owner may use it (mode 0640)"), "{why}");
+    assert!(why.contains("others than its owner may use it (mode 0644)"), "{why}");
 }
