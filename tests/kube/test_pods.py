@@ -83,6 +83,7 @@ def test_a_pod_is_what_its_specification_says(make_cluster: Callable[..., Cluste
     ]
     cluster.apply(pod("looks", looks, volumes=volumes, securityContext=security))
     wait_status(cluster, "looks", "runs", lambda told: "running" in told.get("state", {}))
+    wait_for("it to have looked around", lambda: "of the machine" in cluster.log("looks", "looks"), LIMIT_S)
     assert not cluster.get("pod", "looks")["status"]["containerStatuses"][0]["ready"]
     cluster.apply(settings("second\n"))
     wait_status(cluster, "looks", "is ready", lambda told: told["ready"])

@@ -54,9 +54,11 @@ pub(super) fn answer(query: &[u8], table: &Table) -> Option<Vec<u8>> {
 
 /// In small letters, and where in the query it ends.
 fn name_of(query: &[u8]) -> Option<(String, usize)> {
-    let questions = u16::from_be_bytes([*query.get(4)?, *query.get(5)?]);
+    if query.get(4..6)? != 1_u16.to_be_bytes() {
+        return None;
+    }
     let (mut labels, mut at) = (Vec::new(), HEADER_BYTES);
-    while questions == 1 {
+    loop {
         let length = usize::from(*query.get(at)?);
         if length == 0 {
             return Some((labels.join("."), at + 1));
@@ -65,7 +67,6 @@ fn name_of(query: &[u8]) -> Option<(String, usize)> {
         labels.push(String::from_utf8_lossy(label).to_lowercase());
         at += 1 + length;
     }
-    None
 }
 
 #[cfg(test)]
