@@ -2,8 +2,7 @@
 //! `tests/strategy/record.py`, with Flower 1.42; how near answers must be, and why, is told in
 //! `tests/strategy/compare.py`.
 
-// Its `main` is for the suite that compares with Flower itself.
-#[allow(dead_code)]
+#[allow(dead_code, reason = "its `main` is for the suite that compares with Flower itself")]
 #[path = "../examples/case.rs"]
 mod case;
 
