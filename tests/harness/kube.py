@@ -51,23 +51,24 @@ def built(name: str) -> str:
 class Cluster:
     """`kubectl`, and what is behind it."""
 
-    def __init__(self, workspace: Workspace, *versions: str, nodes: int = 2):
+    def __init__(self, workspace: Workspace, *versions: str, nodes: int = 2, controllers: tuple[str, ...] = ()):
+        """With pods of these releases; `controllers` are flags of theirs."""
         if os.geteuid() != 0:
             raise CannotBeHad("pods with networks of their own need root")
         self.workspace = workspace
         self.network = Namespace(workspace, "cluster")
         self._programs = provision()
-        self.kubeconfig = self._start_control_plane()
+        self.kubeconfig = self._start_control_plane(controllers)
         self.pods = workspace.root / "pods"
         self._operators = 0
         self._start_kubelet([flower(version) for version in versions], nodes)
         # Before there is one, nobody may make pods.
         wait_for("an account for pods", lambda: self.list("serviceaccounts") or None, START_LIMIT_S)
 
-    def _start_control_plane(self) -> str:
+    def _start_control_plane(self, controllers: tuple[str, ...]) -> str:
         # Its files are removed with the test's, whoever is ended first.
         env = self.workspace.env(KUBEBUILDER_ASSETS=str(self._programs), TMPDIR=str(self.workspace.root))
-        argv = self.network.command([built("kube-control-plane")])
+        argv = self.network.command([built("kube-control-plane"), *controllers])
         started = self.workspace.start("control-plane", argv, env).wait_line(r"^(/.*kubeconfig)$", START_LIMIT_S)
         return started[1]
 

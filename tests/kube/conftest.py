@@ -15,9 +15,9 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     """A cluster whose pods may be of these releases; skipped where one of its parts cannot be had."""
     workspace = Workspace(tmp_path)
 
-    def make(*versions: str, nodes: int = 2, operator: bool = True) -> Cluster:
+    def make(*versions: str, nodes: int = 2, operator: bool = True, controllers: tuple[str, ...] = ()) -> Cluster:
         try:
-            cluster = Cluster(workspace, *versions, nodes=nodes)
+            cluster = Cluster(workspace, *versions, nodes=nodes, controllers=controllers)
         except CannotBeHad as why:
             pytest.skip(str(why))
         if operator:

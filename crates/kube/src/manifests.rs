@@ -240,7 +240,8 @@ fn network_policy(installation: &Installation) -> Value {
 
 fn service_monitor(installation: &Installation) -> Value {
     let made = object("monitoring.coreos.com/v1", "ServiceMonitor", Some(&installation.namespace), NAME);
-    let endpoint = json!({"port": "metrics", "path": "/metrics"});
+    // The namespace of a sample is its federation's, not the operator's.
+    let endpoint = json!({"port": "metrics", "path": "/metrics", "honorLabels": true});
     with(made, "spec", json!({"selector": {"matchLabels": selector()}, "endpoints": [endpoint]})).into()
 }
 

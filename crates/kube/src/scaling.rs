@@ -166,6 +166,16 @@ fn others(federation: &Federation, scaled: &Pool) -> i32 {
     pools.filter_map(|pool| pool.replicas).chain(spec.sites.iter().map(|site| site.nodes)).sum()
 }
 
+/// Nodes that the scaled pool has to have for the runs at work, and none without a run. `None`: that is not known, or no run says
+/// how many it wants.
+pub fn wanted(federation: &Federation, activity: &Activity) -> Option<u32> {
+    let (_, pool) = scaled(federation)?;
+    if activity.runs? == 0 {
+        return Some(0);
+    }
+    Some(activity.wanted?.saturating_sub(u32::try_from(others(federation, pool)).unwrap_or(0)))
+}
+
 /// Who wants more is heard before who wants fewer. Without runs, rules about rounds leave what somebody asked for.
 fn by_rules(scaling: &Scaling, activity: &Activity, before: i32, asked: i32, others: i32) -> (i32, String) {
     let wishes: Vec<(i32, String)> =

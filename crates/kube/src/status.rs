@@ -267,8 +267,8 @@ fn endpoints(picture: &Picture<'_>) -> Option<Value> {
 
 /// What the scale subresource shows: selector, nodes.
 fn scaled(picture: &Picture<'_>) -> Option<(Value, Value)> {
-    let scaling = picture.federation.spec.scaling.as_ref()?;
-    let object = &workload(picture, "StatefulSet", picture.federation.pool_name(&scaling.pool))?.0;
+    let pool = picture.federation.spec.scaled_pool()?;
+    let object = &workload(picture, "StatefulSet", picture.federation.pool_name(&pool.name))?.0;
     let labels = object["spec"]["selector"]["matchLabels"].as_object()?;
     let selector: Vec<String> = labels.iter().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default())).collect();
     Some((selector.join(",").into(), json!({"replicas": number(&object["status"]["replicas"])})))

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use trellis_client::ListNodes;
 use trellis_kube::federation::Federation;
 use trellis_kube::object::Identity;
-use trellis_kube::scaling::{Activity, Memory, Metric, decide, scaled};
+use trellis_kube::scaling::{Activity, Memory, Metric, decide, scaled, wanted};
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 
@@ -48,6 +48,7 @@ pub struct Activities {
     runs: Family<OfFederation, Gauge>,
     nodes_online: Family<OfFederation, Gauge>,
     nodes_waiting: Family<OfFederation, Gauge>,
+    nodes_wanted: Family<OfFederation, Gauge>,
     round_seconds: Family<OfFederation, Real>,
 }
 
@@ -65,13 +66,15 @@ impl Activities {
         metrics.register("federation_nodes_online", "Nodes that are online", self.nodes_online.clone());
         let help = "Nodes that runs wait for, beyond those that are online";
         metrics.register("federation_nodes_waiting", help, self.nodes_waiting.clone());
-        let help = "How long the last round took of the runs at work, the longest of them";
+        let help = "Nodes that the scaled pool has to have for the runs at work; 0 without a run";
+        metrics.register("federation_nodes_wanted", help, self.nodes_wanted.clone());
+        let help = "How long the last round took of the runs at work, the longest of them; 0 without a run";
         metrics.register("federation_round_seconds", help, self.round_seconds.clone());
     }
 
     pub fn forget(&self, key: &Key) {
         self.last.lock().expect("nobody panics while holding it").remove(key);
-        self.tell(key, &Activity::default());
+        self.tell(key, &Activity::default(), None);
     }
 
     fn recent(&self, key: &Key) -> Option<Activity> {
@@ -79,13 +82,14 @@ impl Activities {
         last.get(key).filter(|(at, _)| at.elapsed() < INTERVAL).map(|(_, activity)| *activity)
     }
 
-    fn note(&self, key: &Key, activity: Activity) {
+    fn note(&self, key: &Key, activity: Activity, wanted: Option<u32>) {
         self.last.lock().expect("nobody panics while holding it").insert(key.clone(), (Instant::now(), activity));
-        self.tell(key, &activity);
+        self.tell(key, &activity, wanted);
     }
 
-    /// What is not known has no number, rather than an old one.
-    fn tell(&self, key: &Key, activity: &Activity) {
+    /// What is not known has no number, rather than an old one. That nothing is trained is known, and has one: an autoscaler that
+    /// is not told anything leaves the pool as large as it is.
+    fn tell(&self, key: &Key, activity: &Activity, wanted: Option<u32>) {
         let label = OfFederation { namespace: key.namespace.clone(), federation: key.name.clone() };
         let whole = |family: &Family<OfFederation, Gauge>, value: Option<f64>| match value {
             Some(value) => drop(family.get_or_create(&label).set(value as i64)),
@@ -94,7 +98,9 @@ impl Activities {
         whole(&self.runs, activity.value(Metric::Runs));
         whole(&self.nodes_online, activity.online.map(f64::from));
         whole(&self.nodes_waiting, activity.value(Metric::Waiting));
-        match activity.value(Metric::RoundTime) {
+        whole(&self.nodes_wanted, wanted.map(f64::from));
+        let round_s = if activity.runs == Some(0) { Some(0.0) } else { activity.value(Metric::RoundTime) };
+        match round_s {
             Some(seconds) => drop(self.round_seconds.get_or_create(&label).set(seconds)),
             None => drop(self.round_seconds.remove(&label)),
         }
@@ -110,7 +116,7 @@ pub async fn sizes(context: &Context, federation: &Federation, seen: &Seen) -> S
         Some(activity) => activity,
         None => {
             let activity = ask(context, federation).await;
-            context.activities.note(&key, activity);
+            context.activities.note(&key, activity, wanted(federation, &activity));
             activity
         }
     };
@@ -148,7 +154,7 @@ async fn activity(reach: &Reach, context: &Context, federation: &Federation) -> 
     let mut activity = Activity {
         runs: u32::try_from(at_work.len()).ok(),
         round_s: None,
-        wanted: at_work.iter().filter_map(|run| wanted(run)).max(),
+        wanted: at_work.iter().filter_map(|run| wants(run)).max(),
         online: online(&reached).await,
     };
     for run in at_work.iter().filter(|_| reached.is_trellis) {
@@ -167,7 +173,7 @@ fn is_over(run: &proto::Run) -> bool {
 }
 
 /// Nodes that a run waits for, by what it was given.
-fn wanted(run: &proto::Run) -> Option<u32> {
+fn wants(run: &proto::Run) -> Option<u32> {
     let number = |key: &&str| match run.override_config.get(*key)?.scalar.as_ref()? {
         Scalar::Sint64(number) => u32::try_from(*number).ok(),
         _ => None,
@@ -185,4 +191,51 @@ async fn online(reached: &Reached) -> Option<u32> {
         false => reached.superlink.list_nodes().await.ok()?.iter().filter(|node| node.status == ONLINE).count(),
     };
     u32::try_from(count).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(activity: Activity, wanted: Option<u32>) -> Vec<String> {
+        let (activities, metrics) = (Activities::default(), Metrics::new());
+        activities.register(&metrics);
+        let key = Key { namespace: "team".to_owned(), name: "demo".to_owned() };
+        activities.note(&key, activity, wanted);
+        let name = "trellis_operator_federation_";
+        let samples = |text: &str| -> Vec<String> {
+            text.lines().filter_map(|line| line.strip_prefix(name)).map(ToOwned::to_owned).collect()
+        };
+        let told = samples(&metrics.text(0));
+        activities.forget(&key);
+        assert_eq!(samples(&metrics.text(0)), Vec::<String>::new(), "of what is gone nothing is told");
+        told
+    }
+
+    fn sample(name: &str, value: &str) -> String {
+        format!("{name}{{namespace=\"team\",federation=\"demo\"}} {value}")
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_sample() {
+        assert_eq!(told(Activity::default(), None), Vec::<String>::new());
+        let first_round = Activity { runs: Some(1), online: Some(2), ..Activity::default() };
+        assert_eq!(told(first_round, None), [sample("runs", "1"), sample("nodes_online", "2")]);
+    }
+
+    #[test]
+    fn autoscalers_are_told_of_runs_and_that_there_are_none() {
+        let at_work = Activity { runs: Some(1), round_s: Some(2.5), wanted: Some(3), online: Some(2) };
+        let expected = [
+            ("runs", "1"),
+            ("nodes_online", "2"),
+            ("nodes_waiting", "1"),
+            ("nodes_wanted", "3"),
+            ("round_seconds", "2.5"),
+        ];
+        assert_eq!(told(at_work, Some(3)), expected.map(|(name, value)| sample(name, value)));
+        let idle = Activity { runs: Some(0), online: Some(3), ..Activity::default() };
+        let expected = [("runs", "0"), ("nodes_online", "3"), ("nodes_wanted", "0"), ("round_seconds", "0.0")];
+        assert_eq!(told(idle, Some(0)), expected.map(|(name, value)| sample(name, value)));
+    }
 }

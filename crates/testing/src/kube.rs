@@ -56,6 +56,13 @@ pub enum Parts {
     WithScheduler,
 }
 
+/// Beyond those that every control plane has.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Flags<'a> {
+    pub api_server: &'a [&'a str],
+    pub controllers: &'a [&'a str],
+}
+
 /// The control plane that all tests of this process share; `None` where its programs are not on this machine.
 pub fn shared(parts: Parts) -> Option<&'static ControlPlane> {
     static PLANES: [OnceLock<Option<ControlPlane>>; 3] = [const { OnceLock::new() }; 3];
@@ -66,7 +73,8 @@ pub fn shared(parts: Parts) -> Option<&'static ControlPlane> {
 pub struct ControlPlane {
     programs: Programs,
     parts: Parts,
-    flags: Vec<String>,
+    api_server_flags: Vec<String>,
+    controller_flags: Vec<String>,
     directory: PathBuf,
     etcd_port: u16,
     endpoint: Endpoint,
@@ -91,11 +99,10 @@ impl ControlPlane {
     /// # Panics
     /// If a program does not start: the test cannot go on, and its log says why.
     pub fn start(parts: Parts) -> Option<ControlPlane> {
-        Self::start_with(parts, &[])
+        Self::start_with(parts, Flags::default())
     }
 
-    /// With further flags of the API server.
-    pub fn start_with(parts: Parts, flags: &[&str]) -> Option<ControlPlane> {
+    pub fn start_with(parts: Parts, flags: Flags<'_>) -> Option<ControlPlane> {
         let programs = match Programs::find(parts) {
             Ok(programs) => programs,
             Err(missing) => {
@@ -113,7 +120,8 @@ impl ControlPlane {
             etcd_port: free_port(),
             programs,
             parts,
-            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            api_server_flags: owned(flags.api_server),
+            controller_flags: owned(flags.controllers),
             directory,
             running: Mutex::default(),
             named: AtomicUsize::new(0),
@@ -319,7 +327,8 @@ impl ControlPlane {
             // Nobody resolves the names of nodes.
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ];
-        arguments.extend(self.flags.iter().cloned());
+        arguments.extend(of_the_aggregator());
+        arguments.extend(self.api_server_flags.iter().cloned());
         if self.parts == Parts::ApiServer {
             // Nobody makes the accounts that it would insist on.
             arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());
@@ -334,6 +343,7 @@ impl ControlPlane {
             "--root-ca-file=serving/apiserver.crt".to_owned(),
             "--concurrent-statefulset-syncs=20".to_owned(),
         ]);
+        arguments.extend(self.controller_flags.iter().cloned());
         Process::start(&self.programs.controllers(), &arguments, &self.directory, &self.watchdog)
     }
 
@@ -384,6 +394,23 @@ impl Drop for ControlPlane {
         drop(running.api_server.take());
         drop(running.etcd.take());
     }
+}
+
+/// How the API server proves to API servers behind it (APIService) that it asks for a user.
+fn of_the_aggregator() -> [String; 7] {
+    [
+        format!("--proxy-client-cert-file={}", identity::AGGREGATOR_CERTIFICATE),
+        format!("--proxy-client-key-file={}", identity::AGGREGATOR_KEY),
+        format!("--requestheader-client-ca-file={}", identity::AGGREGATOR_AUTHORITY),
+        format!("--requestheader-allowed-names={}", identity::AGGREGATOR),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+    ]
+}
+
+fn owned(flags: &[&str]) -> Vec<String> {
+    flags.iter().map(|flag| (*flag).to_owned()).collect()
 }
 
 fn write(path: &Path, content: &str) {

@@ -108,3 +108,19 @@ fn nothing_is_scaled_where_nothing_can_be() {
     assert_eq!(decide(&federation, &Activity::default(), &Memory::default(), NOON), None);
     assert!(!has_rules(&federation));
 }
+
+#[test]
+fn a_pool_is_wanted_for_what_runs_need_beyond_other_pools_and_sites() {
+    let mut federation = federation(json!({"pool": "a"}));
+    let of = |runs, wanted| Activity { runs, wanted, ..Activity::default() };
+    assert_eq!(wanted(&federation, &of(Some(1), Some(5))), Some(5));
+    assert_eq!(wanted(&federation, &of(Some(1), None)), None, "the run does not say");
+    assert_eq!(wanted(&federation, &of(None, None)), None, "nobody was asked");
+    assert_eq!(wanted(&federation, &of(Some(0), None)), Some(0));
+    let other = Pool { name: "b".to_owned(), replicas: Some(3), ..federation.spec.supernodes.pools[0].clone() };
+    federation.spec.supernodes.pools.push(other);
+    assert_eq!(wanted(&federation, &of(Some(1), Some(5))), Some(2));
+    assert_eq!(wanted(&federation, &of(Some(1), Some(2))), Some(0));
+    federation.spec.scaling = None;
+    assert_eq!(wanted(&federation, &of(Some(1), Some(5))), None, "nothing is scaled");
+}

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::federation::Scaling;
 
 const NOW: &str = "2026-11-16T12:00:00Z";
 
@@ -172,4 +173,18 @@ fn what_cannot_be_read_is_stalled_and_keeps_what_was_known() {
     assert_eq!(status["observedGeneration"], 7);
     assert_eq!(find(&status, STALLED).0, "True");
     assert!(find(&status, READY).2.contains("spec.mode"));
+}
+
+#[test]
+fn an_autoscaler_finds_the_pods_of_the_scaled_pool_whether_it_is_named_or_the_only_one() {
+    let mut federation = federation("StatefulSet");
+    let all = [stateful("fl-superlink", 1, 1), stateful("fl-supernode-a", 2, 2), stateful("fl-supernode-b", 1, 1)];
+    assert_eq!(told(&federation, &all, &[])["selector"], Value::Null, "nothing is scaled");
+    federation.spec.scaling = Some(Scaling { pool: "b".to_owned(), ..Scaling::default() });
+    let status = told(&federation, &all, &[]);
+    assert_eq!((&status["selector"], &status["scaling"]["replicas"]), (&json!("pool=fl-supernode-b"), &json!(1)));
+    federation.spec.supernodes.pools.truncate(1);
+    federation.spec.scaling = Some(Scaling::default());
+    let status = told(&federation, &all, &[]);
+    assert_eq!((&status["selector"], &status["scaling"]["replicas"]), (&json!("pool=fl-supernode-a"), &json!(2)));
 }

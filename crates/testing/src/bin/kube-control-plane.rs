@@ -1,23 +1,28 @@
-//! A control plane for suites that are not written in Rust: prints where its kubeconfig is, and ends with a
-//! signal. `kube-control-plane api-server` has nothing beside the API server: objects stay as they are written.
+//! A control plane for suites that are not written in Rust: prints where its kubeconfig is, and ends with a signal.
+//!
+//! `kube-control-plane api-server` has nothing beside the API server: objects stay as they are written.
+//! `kube-control-plane --FLAG…` has all parts, and the controllers these flags of theirs.
 
 use std::process::ExitCode;
 
-use trellis_testing::kube::{ControlPlane, Parts};
+use trellis_testing::kube::{ControlPlane, Flags, Parts};
 
 /// As the suites count what cannot be had here.
 const CANNOT_BE_HAD: u8 = 75;
 
 fn main() -> ExitCode {
-    let parts = match std::env::args().nth(1).as_deref() {
-        None => Parts::WithScheduler,
-        Some("api-server") => Parts::ApiServer,
-        Some(other) => {
-            eprintln!("kube-control-plane: {other:?} is not known; say api-server, or nothing for all parts");
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = given.iter().map(String::as_str).collect();
+    let (parts, controllers) = match words.as_slice() {
+        ["api-server"] => (Parts::ApiServer, [].as_slice()),
+        flags if flags.iter().all(|flag| flag.starts_with("--")) => (Parts::WithScheduler, flags),
+        other => {
+            eprintln!("kube-control-plane: {other:?} is not known; say api-server, or flags of the controllers");
             return ExitCode::from(2);
         }
     };
-    let Some(plane) = ControlPlane::start(parts) else { return ExitCode::from(CANNOT_BE_HAD) };
+    let flags = Flags { controllers, ..Flags::default() };
+    let Some(plane) = ControlPlane::start_with(parts, flags) else { return ExitCode::from(CANNOT_BE_HAD) };
     println!("{}", plane.kubeconfig().display());
     // What a signal leaves behind, the control plane's watchdog ends.
     loop {

@@ -1,4 +1,5 @@
-//! Keys of a control plane: the one that signs tokens of service accounts, and the authority that signs certificates of users.
+//! Keys of a control plane: the one that signs tokens of service accounts, the authority that signs certificates of users, and
+//! what the API server shows to API servers behind it.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -14,6 +15,11 @@ use rcgen::{
 pub(super) const ACCOUNT_KEY: &str = "accounts.key";
 pub(super) const ACCOUNT_PUBLIC_KEY: &str = "accounts.pub";
 pub(super) const USERS_AUTHORITY: &str = "users.crt";
+pub(super) const AGGREGATOR: &str = "aggregator";
+/// Not the one of users: none of them may speak for another.
+pub(super) const AGGREGATOR_AUTHORITY: &str = "aggregator-ca.crt";
+pub(super) const AGGREGATOR_CERTIFICATE: &str = "aggregator.crt";
+pub(super) const AGGREGATOR_KEY: &str = "aggregator.key";
 const PEM_WIDTH: usize = 64;
 
 pub(super) struct Identities {
@@ -25,25 +31,38 @@ impl Identities {
         let account = key();
         put(directory, ACCOUNT_KEY, &pem("PRIVATE KEY", &account.serialize_der()));
         put(directory, ACCOUNT_PUBLIC_KEY, &pem("PUBLIC KEY", &account.subject_public_key_info()));
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name = named("users", None);
-        let authority_key = key();
-        let certificate = params.self_signed(&authority_key).expect("an authority can be made");
-        put(directory, USERS_AUTHORITY, &pem("CERTIFICATE", certificate.der()));
-        Identities { authority: Issuer::new(params, authority_key) }
+        let aggregators = authority("aggregators", directory, AGGREGATOR_AUTHORITY);
+        let (certificate, key) = client(AGGREGATOR, None, &aggregators);
+        put(directory, AGGREGATOR_CERTIFICATE, &certificate);
+        put(directory, AGGREGATOR_KEY, &key);
+        Identities { authority: authority("users", directory, USERS_AUTHORITY) }
     }
 
     /// Certificate and key as a kubeconfig has them: PEM in base64.
     pub fn certificate_for(&self, user: &str, group: Option<&str>) -> (String, String) {
-        let mut params = CertificateParams::default();
-        params.distinguished_name = named(user, group);
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let own_key = key();
-        let certificate = params.signed_by(&own_key, &self.authority).expect("a certificate can be made");
-        let encoded = |text: String| BASE64_STANDARD.encode(text);
-        (encoded(pem("CERTIFICATE", certificate.der())), encoded(pem("PRIVATE KEY", &own_key.serialize_der())))
+        let (certificate, key) = client(user, group, &self.authority);
+        (BASE64_STANDARD.encode(certificate), BASE64_STANDARD.encode(key))
     }
+}
+
+fn authority(name: &str, directory: &Path, file: &str) -> Issuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name = named(name, None);
+    let own_key = key();
+    let certificate = params.self_signed(&own_key).expect("an authority can be made");
+    put(directory, file, &pem("CERTIFICATE", certificate.der()));
+    Issuer::new(params, own_key)
+}
+
+/// Certificate and key.
+fn client(user: &str, group: Option<&str>, authority: &Issuer<'static, KeyPair>) -> (String, String) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = named(user, group);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let own_key = key();
+    let certificate = params.signed_by(&own_key, authority).expect("a certificate can be made");
+    (pem("CERTIFICATE", certificate.der()), pem("PRIVATE KEY", &own_key.serialize_der()))
 }
 
 /// Kubernetes reads the user from the common name and the group from the organization.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use trellis_kube::manifests::permissions::{PERMISSIONS, Reach};
-use trellis_testing::kube::{AuditedWrite, ControlPlane, Parts};
+use trellis_testing::kube::{AuditedWrite, ControlPlane, Flags, Parts};
 use trellis_testing::ports::free_port;
 
 use crate::stories::{self, stand_in};
@@ -20,7 +20,8 @@ const ACCOUNT: &str = "trellis-operator";
 const DONE_WITHIN: Duration = Duration::from_secs(90);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Checks who may make an owner wait, as some distributions of Kubernetes do.
-const OWNERS_CHECKED: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+const OWNERS_CHECKED: Flags<'static> =
+    Flags { api_server: &["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"], controllers: &[] };
 
 /// Not in the audit log of the story, and why they are needed all the same.
 const UNSEEN: [(&str, &str, &str); 2] = [
@@ -102,7 +103,7 @@ fn uses(request: &AuditedWrite) -> impl Iterator<Item = (&str, &str, &str)> {
 
 #[test]
 fn the_operator_does_its_work_with_its_permissions_and_uses_each() {
-    let Some(plane) = ControlPlane::start_with(Parts::WithControllers, &[OWNERS_CHECKED]) else { return };
+    let Some(plane) = ControlPlane::start_with(Parts::WithControllers, OWNERS_CHECKED) else { return };
     for definition in [
         stand_in("cert-manager.io", "certificates", "Certificate"),
         stand_in("monitoring.coreos.com", "podmonitors", "PodMonitor"),
@@ -133,7 +134,7 @@ fn the_operator_does_its_work_with_its_permissions_and_uses_each() {
 /// Why one permission is there that no request shows.
 #[test]
 fn without_the_finalizers_nothing_can_be_made_where_owners_are_checked() {
-    let Some(plane) = ControlPlane::start_with(Parts::WithControllers, &[OWNERS_CHECKED]) else { return };
+    let Some(plane) = ControlPlane::start_with(Parts::WithControllers, OWNERS_CHECKED) else { return };
     let mut manifests: Value = serde_json::from_str(&trellis(&["operator", "manifests", "-o", "json"])).expect("JSON");
     let items = manifests["items"].as_array_mut().expect("items");
     let role = items.iter_mut().find(|item| item["kind"] == "ClusterRole").expect("a role");
