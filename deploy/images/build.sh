@@ -8,7 +8,7 @@
 # TAG          of the images; the version of the program
 # CA_BUNDLE    public authorities; /etc/ssl/certs/ca-certificates.crt where it is there, `none` for none
 # BUILDER      `buildah` or `podman`
-# SOURCE_DATE_EPOCH  the time of all files; the same program gives the same image
+# SOURCE_DATE_EPOCH  the time of all files; the same program gives the same image, by either builder
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 program=${TRELLIS_BIN:-$here/../../target/release/trellis}
@@ -40,7 +40,7 @@ for role in "$@"; do
     [ -f "$here/$role.Dockerfile" ] || fail "there is no image $role: operator, superlink or supernode"
     # The last stage, with the files from here in place of those of the stage before.
     sed -n '/^FROM scratch$/,$p' "$here/$role.Dockerfile" | sed 's|--from=build \(--chown=[^ ]* \)\{0,1\}/tree/|\1tree/|' > "$context/$role"
-    "$builder" build --file "$context/$role" --format oci --layers=false --timestamp "${SOURCE_DATE_EPOCH:-0}" \
+    "$builder" build --file "$context/$role" --format oci --layers=false --timestamp "${SOURCE_DATE_EPOCH:-0}" --identity-label=false \
         --label org.opencontainers.image.title="trellis-$role" --label org.opencontainers.image.version="$tag" \
         --tag "${REPOSITORY:-}trellis-$role:$tag" "$context"
 done

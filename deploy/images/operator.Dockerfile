@@ -1,6 +1,8 @@
-# Build from the root of the repository: podman build -f deploy/images/operator.Dockerfile -t trellis-operator .
+# Build from the root of the repository: buildah build -f deploy/images/operator.Dockerfile -t trellis-operator .
 # Without a registry, from a program that is already built: deploy/images/build.sh operator
-FROM rust:1-bookworm AS build
+# RUST is a Debian with Rust, gcc and g++.
+ARG RUST=rust:1-bookworm
+FROM ${RUST} AS build
 WORKDIR /src
 COPY . .
 RUN target=$(rustc -vV | sed -n 's/^host: //p') \

@@ -1,16 +1,21 @@
-"""Our container images, made by deploy/images/build.sh with the podman of the tests, and containers as strict as pods of our operator."""
+"""Our container images, made by deploy/images with the buildah or podman of the tests, and containers as strict as pods of our operator."""
 
 import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.machine import tree
 from harness.podman import Podman
 from harness.workspace import REPOSITORY
 from provision import CannotBeHad
 
-BUILD = REPOSITORY / "deploy" / "images" / "build.sh"
+FILES = REPOSITORY / "deploy" / "images"
+BUILD = FILES / "build.sh"
 BUILD_LIMIT_S = 300.0
+# How the machine reaches package indexes, which no image should know.
+OF_THE_MACHINE = ("/etc/pip.conf", "/etc/ssl/certs")
+UNWANTED = ("./proc/*", "./sys/*", "./dev/*", "./var/cache/*", "./var/lib/apt/lists/*")
 # What the restricted profile of Kubernetes and a root that cannot be written come to.
 RESTRICTED = (
     "--read-only",
@@ -32,9 +37,9 @@ class Images:
     def run(self, role: str, *arguments: str, flags: tuple[str, ...] = ("--rm", "--network=none")) -> str:
         return self.podman.run("run", *RESTRICTED, *flags, self.name(role), *arguments)
 
-    def start(self, role: str, called: str, *arguments: str) -> None:
+    def start(self, role: str, called: str, *arguments: str, flags: tuple[str, ...] = ()) -> None:
         """In the background, on this machine's loopback."""
-        self.run(role, *arguments, flags=("--detach", "--network=host", f"--name={called}"))
+        self.run(role, *arguments, flags=("--detach", "--network=host", f"--name={called}", *flags))
 
     def digest(self, role: str) -> str:
         return self.podman.run("image", "inspect", "--format", "{{.Digest}}", self.name(role)).strip()
@@ -45,14 +50,31 @@ def is_static(binary: Path) -> bool:
     return "statically linked" in told.stdout or "not a dynamic executable" in told.stderr
 
 
-def build(podman: Podman, binary: Path, *roles: str, tag: str = "test") -> Images:
+def build(podman: Podman, binary: Path, *roles: str, tag: str = "test", builder: str = "podman") -> Images:
     """Images of a static program, or CannotBeHad."""
     if not is_static(binary):
         raise CannotBeHad(f"{binary} is not static (make release): nothing else is in our images")
-    env = os.environ | {"PATH": podman.path, "BUILDER": "podman", "TRELLIS_BIN": str(binary), "TAG": tag}
+    env = os.environ | {"PATH": podman.path, "BUILDER": builder, "TRELLIS_BIN": str(binary), "TAG": tag}
     env.pop("REPOSITORY", None)
     done = subprocess.run(
         [str(BUILD), *roles], capture_output=True, text=True, timeout=BUILD_LIMIT_S, check=False, env=env
     )
     assert done.returncode == 0, f"build.sh ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return Images(podman, tag)
+
+
+def import_debian(podman: Podman, kind: str, packages: tuple[str, ...]) -> str:
+    """A Debian with these packages as an image, whose name is told; no registry has it."""
+    name = f"localhost/debian-{kind}:test"
+    argv = ["tar", "--create", *(f"--exclude={path}" for path in UNWANTED), f"--directory={tree(kind, packages)}", "."]
+    packed = subprocess.run(argv, capture_output=True, timeout=BUILD_LIMIT_S, check=True).stdout
+    podman.run("import", "-", name, given=packed)
+    return name
+
+
+def build_from(podman: Podman, file: str, image: str, context: Path, **arguments: str) -> None:
+    """By buildah, from a Dockerfile of ours; what it fetches comes as the machine gets it."""
+    given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+    seen = [word for path in OF_THE_MACHINE if Path(path).exists() for word in ("--volume", f"{path}:{path}:ro")]
+    words = ("--file", str(FILES / file), "--format", "oci", "--layers=false", "--network=host", *seen, *given)
+    podman.buildah("build", *words, "--tag", image, str(context), limit_s=BUILD_LIMIT_S)

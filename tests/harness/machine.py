@@ -27,9 +27,9 @@ HALT_LIMIT_S = 90.0
 STAMP = "etc/trellis-test-stamp"
 
 
-def tree() -> Path:
-    """The tree that machines are copied from, made now if need be."""
-    place, stamp = cache_dir() / "debian" / f"machine-{RELEASE}", " ".join(PACKAGES)
+def tree(kind: str = "machine", packages: tuple[str, ...] = PACKAGES) -> Path:
+    """The tree that machines, or images, are copied from, made now if need be."""
+    place, stamp = cache_dir() / "debian" / f"{kind}-{RELEASE}", " ".join(packages)
     with locked(cache_dir() / "debian-machine.lock"):
         if (place / STAMP).is_file() and (place / STAMP).read_text() == stamp:
             return place
@@ -38,7 +38,7 @@ def tree() -> Path:
         shutil.rmtree(place, ignore_errors=True)
         draft = place.with_suffix(".new")
         shutil.rmtree(draft, ignore_errors=True)
-        argv = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", RELEASE, str(draft)]
+        argv = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", RELEASE, str(draft)]
         env = os.environ | {"PATH": _path()}
         done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=TREE_LIMIT_S, check=False)
         if done.returncode != 0:

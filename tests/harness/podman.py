@@ -1,4 +1,5 @@
-"""podman from Debian packages, unpacked into the cache, with all of its state in one directory; and an image of our program.
+"""podman, and buildah beside it, from Debian packages, unpacked into the cache, with all state in one directory; and an image of
+our program.
 
 Nothing is installed on the machine, and there is no registry: the image is made from the binary and its libraries.
 """
@@ -28,6 +29,7 @@ PACKAGES = (
     "libsubid4",
     "libyajl2",
 )
+BUILDAH = ("buildah", "runc", "golang-github-containers-common", "libassuan0", "libdevmapper1.02.1", "libgpgme11", "libseccomp2")
 # crun does not work with the cgroups of every machine, and limits must not be above those of whoever runs the tests.
 CONTAINERS_CONF = """\
 [containers]
@@ -65,10 +67,27 @@ class Podman:
         return f"{self.bin}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
     def run(self, *words: str, given: bytes | None = None) -> str:
+        return self._call("podman", words, given)
+
+    def add_buildah(self) -> None:
+        """It makes images that podman has; or CannotBeHad."""
+        found = unpacked(*BUILDAH)
+        _write_wrapper(self.state, found, "buildah", BUILDAH_RUNTIME=found.program("usr/sbin/runc"))
+        try:
+            self.buildah("images")
+        except AssertionError as why:
+            raise CannotBeHad(f"buildah does not work here: {why}") from None
+
+    def buildah(self, *words: str, limit_s: float = COMMAND_LIMIT_S) -> str:
+        return self._call("buildah", words, limit_s=limit_s)
+
+    def _call(
+        self, program: str, words: tuple[str, ...], given: bytes | None = None, limit_s: float = COMMAND_LIMIT_S
+    ) -> str:
         done = subprocess.run(
-            [str(self.bin / "podman"), *words], input=given, capture_output=True, timeout=COMMAND_LIMIT_S, check=False
+            [str(self.bin / program), *words], input=given, capture_output=True, timeout=limit_s, check=False
         )
-        said = f"podman {' '.join(words)} ended with {done.returncode}\n{done.stderr.decode(errors='replace')}"
+        said = f"{program} {' '.join(words)} ended with {done.returncode}\n{done.stderr.decode(errors='replace')}"
         assert done.returncode == 0, said
         return done.stdout.decode()
 
@@ -101,22 +120,28 @@ def podman(state: Path) -> Podman:
 
 def _configure(found: Unpacked, state: Path) -> None:
     policy = state / "home" / ".config" / "containers" / "policy.json"
-    wrapper = state / "bin" / "podman"
-    for path in (policy, wrapper):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    policy.parent.mkdir(parents=True, exist_ok=True)
     policy.write_text(POLICY)
     (state / "containers.conf").write_text(CONTAINERS_CONF.format(root=found.root))
     (state / "storage.conf").write_text(STORAGE_CONF.format(state=state))
     (state / "registries.conf").write_text("unqualified-search-registries = []\n")
+    _write_wrapper(state, found, "podman")
+
+
+def _write_wrapper(state: Path, found: Unpacked, program: str, **more: str) -> None:
+    """A program of the packages, with our settings and no other."""
     variables = {
         "CONTAINERS_CONF": state / "containers.conf",
         "CONTAINERS_STORAGE_CONF": state / "storage.conf",
         "CONTAINERS_REGISTRIES_CONF": state / "registries.conf",
         "LD_LIBRARY_PATH": found.env["LD_LIBRARY_PATH"],
         "HOME": state / "home",
+        **more,
     }
     settings = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
-    wrapper.write_text(f'#!/bin/sh\nexec env {settings} {shlex.quote(found.program("usr/bin/podman"))} "$@"\n')
+    wrapper = state / "bin" / program
+    wrapper.parent.mkdir(exist_ok=True)
+    wrapper.write_text(f'#!/bin/sh\nexec env {settings} {shlex.quote(found.program(f"usr/bin/{program}"))} "$@"\n')
     wrapper.chmod(0o755)
 
 

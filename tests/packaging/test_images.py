@@ -6,19 +6,26 @@ import json
 import tarfile
 import urllib.request
 
+import numpy as np
 import pytest
 
-from harness.images import Images, build
+from harness.federation import APPS
+from harness.images import Images, build, build_from, import_debian
 from harness.podman import podman
 from harness.ports import free_port
 from harness.trellis_run import RUN_LIMIT_S
 from harness.waiting import wait_for
-from harness.workspace import trellis_binary
-from provision import CannotBeHad
+from harness.workspace import Workspace, trellis_binary
+from provision import CannotBeHad, releases
 
 ROLES = ("operator", "superlink", "supernode")
 NODES = 2
 ROUNDS = 2
+ARRAY_COUNT, ARRAY_LENGTH = 4, 64
+# What python.Dockerfile needs of the image that it builds on.
+PYTHON = ("ca-certificates", "python3", "python3-venv")
+# The newest asks for packages that an index may not have yet (versions.ini).
+FLOWER = "1.41"
 START_LIMIT_S = 30.0
 
 pytestmark = pytest.mark.trellis_only
@@ -28,7 +35,8 @@ pytestmark = pytest.mark.trellis_only
 def images(tmp_path_factory):
     try:
         ready = podman(tmp_path_factory.mktemp("podman"))
-        made = build(ready, trellis_binary(), *ROLES)
+        ready.add_buildah()
+        made = build(ready, trellis_binary(), *ROLES, builder="buildah")
     except CannotBeHad as why:
         pytest.skip(f"images cannot be made here: {why}")
     yield made
@@ -82,10 +90,11 @@ def test_every_image_has_all_commands(images: Images, role):
     assert images.run(role, "--version", flags=as_flower)
 
 
-def test_the_same_program_gives_the_same_image(images: Images):
+@pytest.mark.parametrize("builder", ["buildah", "podman"])
+def test_the_same_program_gives_the_same_image_by_either_builder(images: Images, builder):
     before = images.digest("superlink")
     images.podman.run("rmi", images.name("superlink"))
-    assert build(images.podman, trellis_binary(), "superlink").digest("superlink") == before
+    assert build(images.podman, trellis_binary(), "superlink", builder=builder).digest("superlink") == before
 
 
 def is_healthy(port: str) -> bool:
@@ -96,23 +105,68 @@ def is_healthy(port: str) -> bool:
         return False
 
 
-def test_containers_that_may_nothing_train(images: Images, workspace):
-    http, fleet, control, inner = (str(free_port()) for _ in range(4))
-    images.start(
-        "superlink",
-        "superlink",
-        "--insecure",
-        *("--port", http, "--fleet-api-address", f"127.0.0.1:{fleet}", "--control-api-address", f"127.0.0.1:{control}"),
-        *("--serverappio-api-address", f"127.0.0.1:{inner}"),
-    )
-    for number in range(NODES):
-        images.start("supernode", f"node-{number}", "--insecure", "--superlink", f"127.0.0.1:{http}")
-    argv = [str(trellis_binary()), "run", "native:mlp", "-o", "json", "--rounds", str(ROUNDS)]
-    argv += ["--superlink", f"127.0.0.1:{http}", "--insecure"]
-    wait_for("the SuperLink to answer", lambda: is_healthy(http), START_LIMIT_S)
-    training = workspace.start("run", argv)
-    code = training.wait_exit(RUN_LIMIT_S)
-    told = "\n".join(images.podman.run("logs", each) for each in images.podman.containers())
-    assert code == 0, f"{training.output()}\n{told}"
-    ended = [json.loads(line) for line in training.output().splitlines() if line.startswith("{")][-1]
-    assert ended["status"] == "completed"
+class Federation:
+    """A SuperLink and nodes, each in a container that may do nothing."""
+
+    def __init__(self, images: Images, workspace: Workspace):
+        self.images, self.workspace = images, workspace
+        self.shared = workspace.root / "shared"
+        self.shared.mkdir()
+        self.http, fleet, control, inner = (str(free_port()) for _ in range(4))
+        images.start(
+            "superlink",
+            "superlink",
+            "--insecure",
+            *("--port", self.http, "--fleet-api-address", f"127.0.0.1:{fleet}"),
+            *("--control-api-address", f"127.0.0.1:{control}", "--serverappio-api-address", f"127.0.0.1:{inner}"),
+            flags=(f"--volume={self.shared}:{self.shared}:ro",),
+        )
+
+    def start_nodes(self, role: str, flags: tuple[str, ...] = ()) -> None:
+        for number in range(NODES):
+            config = f"partition-id={number} num-partitions={NODES}"
+            words = ("--insecure", "--superlink", f"127.0.0.1:{self.http}", "--node-config", config)
+            self.images.start(role, f"node-{number}", *words, flags=flags)
+
+    def train(self, app: str, **settings: object) -> None:
+        argv = [str(trellis_binary()), "run", app, "-o", "json", "--rounds", str(ROUNDS)]
+        argv += ["--superlink", f"127.0.0.1:{self.http}", "--insecure"]
+        argv += [word for name, value in settings.items() for word in ("--set", f"{name.replace('_', '-')}={value}")]
+        wait_for("the SuperLink to answer", lambda: is_healthy(self.http), START_LIMIT_S)
+        training = self.workspace.start("run", argv)
+        code = training.wait_exit(RUN_LIMIT_S)
+        podman = self.images.podman
+        told = "\n".join(podman.run("logs", each) for each in podman.containers())
+        assert code == 0, f"{training.output()}\n{told}"
+        ended = [json.loads(line) for line in training.output().splitlines() if line.startswith("{")][-1]
+        assert ended["status"] == "completed"
+
+
+@pytest.fixture
+def federation(images: Images, workspace: Workspace):
+    yield Federation(images, workspace)
+    images.podman.close()
+
+
+def test_containers_that_may_nothing_train(federation: Federation):
+    federation.start_nodes("supernode")
+    federation.train("native:mlp")
+
+
+def test_flower_apps_train_beside_a_python(images: Images, federation: Federation):
+    """python.Dockerfile as it is, on a Debian of our own in place of the image that it names."""
+    try:
+        base = import_debian(images.podman, "python", PYTHON)
+    except CannotBeHad as why:
+        pytest.skip(f"a base image cannot be made here: {why}")
+    empty = federation.workspace.root / "context"
+    empty.mkdir()
+    requirements = f"flwr=={releases()[FLOWER].flwr} numpy"
+    arguments = {"SUPERNODE": images.name("supernode"), "PYTHON": base, "REQUIREMENTS": requirements}
+    build_from(images.podman, "python.Dockerfile", images.name("supernode-python"), empty, **arguments)
+    # Pods of the operator have it, too: Python wants a place for temporary files.
+    federation.start_nodes("supernode-python", flags=("--tmpfs=/tmp",))
+    model = federation.shared / "first.npz"
+    np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
+    nodes = {f"min_{what}_nodes": NODES for what in ("available", "train", "evaluate")}
+    federation.train(str(APPS / "numpy_fedavg"), initial_model=model, **nodes)
