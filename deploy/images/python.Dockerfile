@@ -12,7 +12,7 @@ ARG REQUIREMENTS="flwr==1.42.0 numpy"
 # In a place of their own: the Python of a distribution takes no packages from elsewhere.
 RUN python3 -m venv /opt/python && /opt/python/bin/pip install --no-cache-dir ${REQUIREMENTS}
 COPY --from=program /usr/bin/trellis /usr/bin/trellis
-COPY --from=program --chown=65532:65532 /var/lib/trellis/ /var/lib/trellis/
+COPY --from=program --chown=65532:65532 /var/lib/ /var/lib/
 ENV PATH=/opt/python/bin:/usr/local/bin:/usr/bin:/bin
 ENV HOME=/var/lib/trellis XDG_STATE_HOME=/var/lib PYTHONDONTWRITEBYTECODE=1
 WORKDIR /var/lib/trellis

@@ -24,6 +24,12 @@ ROUNDS = 2
 ARRAY_COUNT, ARRAY_LENGTH = 4, 64
 # What python.Dockerfile needs of the image that it builds on.
 PYTHON = ("ca-certificates", "python3", "python3-venv")
+# Who owns what is around the state, who owns the state, and who may do what with it.
+STATE = """
+import json, os, stat
+own = os.stat("/var/lib/trellis")
+print(json.dumps([os.stat("/var/lib").st_uid, own.st_uid, stat.S_IMODE(own.st_mode)]))
+"""
 # The newest asks for packages that an index may not have yet (versions.ini).
 FLOWER = "1.41"
 START_LIMIT_S = 30.0
@@ -164,6 +170,8 @@ def test_flower_apps_train_beside_a_python(images: Images, federation: Federatio
     requirements = f"flwr=={releases()[FLOWER].flwr} numpy"
     arguments = {"SUPERNODE": images.name("supernode"), "PYTHON": base, "REQUIREMENTS": requirements}
     build_from(images.podman, "python.Dockerfile", images.name("supernode-python"), empty, **arguments)
+    told = images.run("supernode-python", "-c", STATE, flags=("--rm", "--network=none", "--entrypoint=python3"))
+    assert json.loads(told) == [0, 65532, 0o770], "the state is ours, and what is around it is not"
     # Pods of the operator have it, too: Python wants a place for temporary files.
     federation.start_nodes("supernode-python", flags=("--tmpfs=/tmp",))
     model = federation.shared / "first.npz"

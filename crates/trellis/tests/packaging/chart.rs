@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use trellis_testing::kube::ControlPlane;
 
 use crate::documents::{by_identity, read};
+use crate::rbac::wait_established;
 use crate::stories::stand_in;
 use crate::tools::{TRELLIS, chart, golden, helm, kubectl, plane, said, trellis};
 
@@ -307,7 +308,7 @@ fn the_api_server_takes_it_with_every_value() {
         &["apply", "-f", "-"],
         &stand_in("monitoring.coreos.com", "servicemonitors", "ServiceMonitor").to_string(),
     );
-    kubectl(plane, &["wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com"], "");
+    wait_established(plane, &["crd/servicemonitors.monitoring.coreos.com"]);
     let namespace = plane.namespace("chart");
     for (path, value, needs) in OTHER {
         let changed: Vec<String> =

@@ -84,6 +84,12 @@ pub fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// `kubectl wait` alone fails for a definition that nobody has looked at yet: it has no conditions.
+pub fn wait_established(plane: &ControlPlane, which: &[&str]) {
+    let asked = [&["wait", "--for=condition=Established"], which].concat();
+    wait("the definitions are served", || plane.kubectl(&asked).status.success());
+}
+
 fn get(plane: &ControlPlane, arguments: &[&str]) -> String {
     let output = plane.kubectl(&[&["get", "--ignore-not-found", "-o", "name"], arguments].concat());
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -111,7 +117,7 @@ fn the_operator_does_its_work_with_its_permissions_and_uses_each() {
         kubectl(&plane, &["apply", "-f", "-"], &definition.to_string());
     }
     kubectl(&plane, &["apply", "--server-side", "-f", "-"], &trellis(&["operator", "manifests"]));
-    kubectl(&plane, &["wait", "--for=condition=Established", "crd", "--all"], "");
+    wait_established(&plane, &["crd", "--all"]);
     stories::before(&plane);
     let operator = Operator::start(&plane, "trellis-system", &[]);
     stories::play(&plane);
@@ -141,7 +147,7 @@ fn without_the_finalizers_nothing_can_be_made_where_owners_are_checked() {
     let rules = role["rules"].as_array_mut().expect("rules");
     rules.retain(|rule| rule["resources"] != json!(["federations/finalizers"]));
     kubectl(&plane, &["apply", "--server-side", "-f", "-"], &manifests.to_string());
-    kubectl(&plane, &["wait", "--for=condition=Established", "crd", "--all"], "");
+    wait_established(&plane, &["crd", "--all"]);
     kubectl(&plane, &["apply", "-f", "-"], &stories::federation("default", "bare", json!({})).to_string());
     let _operator = Operator::start(&plane, "trellis-system", &[]);
     let requests = || plane.requests_of_service_account("trellis-system", ACCOUNT);
@@ -156,7 +162,7 @@ fn an_operator_for_one_namespace_works_there_and_is_not_seen_elsewhere() {
     let (own, blue, green) = (plane.namespace("operator"), plane.namespace("blue"), plane.namespace("green"));
     let manifests = trellis(&["operator", "manifests", "--namespace", &own, "--watch-namespace", &blue]);
     kubectl(plane, &["apply", "--server-side", "--force-conflicts", "-f", "-"], &manifests);
-    kubectl(plane, &["wait", "--for=condition=Established", "crd/federations.flwr.exalsius.ai"], "");
+    wait_established(plane, &["crd/federations.flwr.exalsius.ai"]);
     for namespace in [&blue, &green] {
         kubectl(plane, &["apply", "-f", "-"], &stories::federation(namespace, "demo", json!({})).to_string());
     }
