@@ -29,7 +29,15 @@ PACKAGES = (
     "libsubid4",
     "libyajl2",
 )
-BUILDAH = ("buildah", "runc", "golang-github-containers-common", "libassuan0", "libdevmapper1.02.1", "libgpgme11", "libseccomp2")
+BUILDAH = (
+    "buildah",
+    "runc",
+    "golang-github-containers-common",
+    "libassuan0",
+    "libdevmapper1.02.1",
+    "libgpgme11",
+    "libseccomp2",
+)
 # crun does not work with the cgroups of every machine, and limits must not be above those of whoever runs the tests.
 CONTAINERS_CONF = """\
 [containers]

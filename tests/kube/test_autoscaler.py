@@ -1,7 +1,7 @@
 """A HorizontalPodAutoscaler of Kubernetes scales a federation by what is trained.
 
-All of the way is real: the operator's numbers, Debian's Prometheus, the Prometheus adapter behind the API server, and the
-controller of Kubernetes with its own permissions. What users write is taken out of docs/kubernetes/scaling.md.
+All of the way is real: the operator's numbers, Debian's Prometheus, the Prometheus adapter behind the API server, and
+the controller of Kubernetes with its own permissions. What users write is taken out of docs/kubernetes/scaling.md.
 """
 
 import json
@@ -45,7 +45,7 @@ SCALE_LIMIT_S = 150.0
 
 def block(beginning: str, **changes: str) -> str:
     """The YAML of the document that begins so, with other words here and there."""
-    found = [text for text in re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.M | re.S)]
+    found = re.findall(r"^```yaml\n(.*?)^```$", DOCUMENT.read_text(), re.M | re.S)
     (told,) = [text for text in found if text.startswith(beginning)]
     for old, new in changes.items():
         assert told.count(old) == 1, f"{old} is not once in\n{told}"
@@ -168,8 +168,9 @@ class Scaled:
         pool["nodeConfig"] = {"partition-id": "{index}", "num-partitions": str(MOST)}
         self.cluster.apply(resource)
         self.federation.wait_ready()
-        changes = {"maxReplicas: 10": f"maxReplicas: {MOST}", 'value: "120"': 'value: "500m"', "Seconds: 600": "Seconds: 5"}
-        self.cluster.kubectl("apply", "-f", "-", told=block("apiVersion: autoscaling/v2", **changes))
+        hurried = {'value: "120"': 'value: "500m"', "Seconds: 600": "Seconds: 5"}
+        autoscaler = block("apiVersion: autoscaling/v2", **hurried, **{"maxReplicas: 10": f"maxReplicas: {MOST}"})
+        self.cluster.kubectl("apply", "-f", "-", told=autoscaler)
 
     def start_run(self) -> Process:
         model = self.federation.shared / "first.npz"
@@ -192,8 +193,8 @@ class Scaled:
         def look() -> bool:
             status = self.cluster.get("hpa", NAME).get("status", {})
             told = {found["type"]: found["status"] for found in status.get("conditions", [])}
-            known = {found["object"]["metric"]["name"] for found in status.get("currentMetrics") or [] if "object" in found}
-            return told.get("ScalingActive") == "True" and known == METRICS
+            seen = [found["object"] for found in status.get("currentMetrics") or [] if "object" in found]
+            return told.get("ScalingActive") == "True" and {found["metric"]["name"] for found in seen} == METRICS
 
         self._wait("the autoscaler to have numbers", look)
 
