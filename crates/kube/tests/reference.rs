@@ -844,6 +844,23 @@ fn only_who_should_reaches_the_superlink() {
     assert_eq!(alone.as_array().map(Vec::len), Some(1));
 }
 
+#[test]
+fn nodes_of_sites_come_from_where_the_sites_are() {
+    let policy = |sites: Value| {
+        let ingress = rendered_policy(&json!({"security": {"networkPolicy": {"enabled": true}}, "sites": sites}));
+        ingress[0]["from"].clone()
+    };
+    let lab = json!({"name": "lab", "nodes": 1, "cidrs": ["203.0.113.0/24", "2001:db8::/32"]});
+    let ward = json!({"name": "ward", "nodes": 2, "cidrs": ["198.51.100.7/32", "203.0.113.0/24"]});
+    let from = policy(json!([lab, ward]));
+    assert!(from[0]["podSelector"].is_object());
+    let outside: Vec<&Value> =
+        from.as_array().into_iter().flatten().skip(1).map(|peer| &peer["ipBlock"]["cidr"]).collect();
+    assert_eq!(outside, ["198.51.100.7/32", "2001:db8::/32", "203.0.113.0/24"]);
+    // One that may be anywhere opens the port to all.
+    assert_eq!(policy(json!([lab, {"name": "anywhere", "nodes": 1}])), Value::Null);
+}
+
 fn rendered_policy(fields: &Value) -> Value {
     let rendered = rendered("DaemonSet", "subprocess", fields);
     object(&rendered, "NetworkPolicy", "fed-superlink")["spec"]["ingress"].clone()

@@ -325,6 +325,7 @@ fn definitions_and_federations_outlive_a_release() {
     let Some(helm) = helm().map(Helm) else { return };
     let Some(plane) = ControlPlane::start(Parts::WithControllers) else { return };
     helm.at(&plane, "install trellis-operator CHART --create-namespace");
+    kubectl(&plane, &["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"], "");
     kubectl(&plane, &["apply", "-f", "-"], FEDERATION);
     helm.at(&plane, "upgrade trellis-operator CHART --set manager.replicas=2 --set rbacHelpers.enable=true");
     let replicas = kubectl(&plane, &["get", "deploy", "-n", NAMESPACE, RELEASE, "-o", "jsonpath={.spec.replicas}"], "");

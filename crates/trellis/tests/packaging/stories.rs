@@ -148,6 +148,9 @@ fn options(plane: &ControlPlane) {
     let issuer = json!({"mode": "certManager", "issuerRef": {"name": "issuer", "kind": "ClusterIssuer"}});
     apply(plane, &federation(NAMESPACE, "issued", json!({"insecure": false, "security": {"tls": issuer}})));
     wait("a request to cert-manager", || names(plane, "certificates").contains("issued"));
+    let own = json!({"spec": {"security": {"tls": {"mode": "auto", "issuerRef": null}}}});
+    patch(plane, "federation/issued", &own);
+    wait("no request to cert-manager", || !names(plane, "certificates").contains("issued"));
     let trellis = json!({
         "superlink": {"image": "trellis-superlink:0.1.0"},
         "supernodes": {"image": "trellis-supernode:0.1.0", "pools": [{"name": "a", "replicas": 2}]},
