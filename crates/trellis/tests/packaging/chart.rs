@@ -146,7 +146,7 @@ fn container(objects: &BTreeMap<String, Value>) -> &Value {
 
 fn without_definitions(objects: &BTreeMap<String, Value>) -> String {
     let kept: Vec<&Value> = objects.values().filter(|object| object["kind"] != "CustomResourceDefinition").collect();
-    trellis_kube::yaml::documents(kept)
+    trellis_spec::yaml::documents(kept)
 }
 
 /// The dotted names of all values; what is empty, or stands in [`OTHER`] as a whole, is one.
