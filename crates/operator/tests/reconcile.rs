@@ -438,7 +438,7 @@ fn what_another_definition_lets_pass_is_told() {
 fn what_security_made_goes_when_it_is_not_wanted_any_more() {
     let Some(plane) = trellis_testing::kube::ControlPlane::start(Parts::ApiServer) else { return };
     stage::install_definitions(&plane, &trellis_kube::crd::all());
-    stage::install_definitions(&plane, &[trellis_testing::cert_manager::certificate_definition()]);
+    stage::install_definitions(&plane, &[trellis_testing::stand_in("cert-manager.io", "certificates", "Certificate")]);
     let plane: &'static trellis_testing::kube::ControlPlane = Box::leak(Box::new(plane));
     let mut stage = Stage::on(plane, "security");
     stage.start_operator();

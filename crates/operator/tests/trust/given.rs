@@ -61,8 +61,8 @@ async fn cert_manager_is_asked_awaited_and_missed() {
     let (ready, reason, message) = condition(&ward.pass(now()).await);
     assert!(!ready && reason == "CertManagerMissing" && message.contains("install cert-manager"), "{message}");
 
-    ward.apply(&trellis_testing::cert_manager::certificate_definition());
-    ward.plane.kubectl(&["wait", "--for=condition=Established", "crd/certificates.cert-manager.io", "--timeout=30s"]);
+    ward.apply(&trellis_testing::stand_in("cert-manager.io", "certificates", "Certificate"));
+    ward.plane.until_defined();
     assert_eq!(condition(&ward.pass(now()).await).1, "WaitingForCertificate");
     let path = format!("/apis/cert-manager.io/v1/namespaces/{}/certificates/ward-superlink", ward.namespace);
     let asked: serde_json::Value = serde_json::from_str(&ward.plane.get(&path)).expect("JSON");

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use trellis_testing::kube::ControlPlane;
 
 use crate::documents::{by_identity, read};
-use crate::stories::stand_in;
 use crate::tools::{TRELLIS, chart, golden, helm, kubectl, plane, said, trellis};
+use trellis_testing::stand_in;
 
 /// Without a cluster Helm assumes an old one.
 const KUBERNETES: &str = "1.35.0";
@@ -307,7 +307,7 @@ fn the_api_server_takes_it_with_every_value() {
         &["apply", "-f", "-"],
         &stand_in("monitoring.coreos.com", "servicemonitors", "ServiceMonitor").to_string(),
     );
-    kubectl(plane, &["wait", "--for=condition=Established", "crd/servicemonitors.monitoring.coreos.com"], "");
+    plane.until_defined();
     let namespace = plane.namespace("chart");
     for (path, value, needs) in OTHER {
         let changed: Vec<String> =
@@ -325,7 +325,7 @@ fn definitions_and_federations_outlive_a_release() {
     let Some(helm) = helm().map(Helm) else { return };
     let Some(plane) = ControlPlane::start(Parts::WithControllers) else { return };
     helm.at(&plane, "install trellis-operator CHART --create-namespace");
-    kubectl(&plane, &["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"], "");
+    plane.until_defined();
     kubectl(&plane, &["apply", "-f", "-"], FEDERATION);
     helm.at(&plane, "upgrade trellis-operator CHART --set manager.replicas=2 --set rbacHelpers.enable=true");
     let replicas = kubectl(&plane, &["get", "deploy", "-n", NAMESPACE, RELEASE, "-o", "jsonpath={.spec.replicas}"], "");
