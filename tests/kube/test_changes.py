@@ -16,7 +16,8 @@ pytestmark = pytest.mark.trellis_only
 SHORT_ROUNDS = 5
 # Enough that all that is done to the federation falls into the run.
 ROUNDS = 60
-TRAIN_SECONDS = 0.5
+# Long enough that each round is worth a checkpoint.
+TRAIN_SECONDS = 1.0
 ARRAY_COUNT, ARRAY_LENGTH = 4, 64
 
 
@@ -35,7 +36,7 @@ def test_no_round_is_lost_when_pods_go_pools_grow_and_everything_is_upgraded(
     # Where the SuperLink's pod sees it, too.
     model = federation.shared / "first.npz"
     np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
-    told = {"initial_model": model, "train_seconds": TRAIN_SECONDS, "checkpoint_interval": 1}
+    told = {"initial_model": model, "train_seconds": TRAIN_SECONDS}
     run = start_run(federation, APPS / "numpy_fedavg", ROUNDS, **told)
     goes_on(run)
 

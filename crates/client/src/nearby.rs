@@ -36,6 +36,8 @@ struct Status {
     replies: Option<Replies>,
     #[serde(default)]
     draining: bool,
+    #[serde(default)]
+    asking: bool,
 }
 
 #[derive(Deserialize)]
@@ -58,7 +60,8 @@ impl NearbyNode {
         Ok(NearbyNode {
             connected: status.link.state == "connected",
             since: status.link.since,
-            busy: status.instructions_under_way > 0 || waiting > 0,
+            // One that drains may be given what it asked for before.
+            busy: status.instructions_under_way > 0 || waiting > 0 || (status.draining && status.asking),
             draining: status.draining,
             version: status.version,
             node_id: status.node_id,

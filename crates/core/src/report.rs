@@ -8,6 +8,8 @@ use crate::refusal::{Kind, Refusal};
 
 /// A longer name of a kind is nobody's.
 pub const MAX_KIND_BYTES: usize = 32;
+/// The kind of a report of a round that is over.
+pub const ROUND: &str = "round";
 
 /// A report as it is kept. A run has one of each kind for a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub fn keep_observed(tx: &mut dyn Tx, report: &TrainingReport) -> Result<(), Ref
 
 /// Keeps a report of a running run, and gives back the one that it replaces. Said again, nothing changes.
 pub fn keep(tx: &mut dyn Tx, report: &TrainingReport) -> Result<Option<TrainingReport>, Refusal> {
-    running(tx, report.run)?;
+    let mut run = running(tx, report.run)?;
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
     if report.kind.is_empty() || report.kind.len() > MAX_KIND_BYTES || !report.kind.bytes().all(is_name) {
         let text = format!(
@@ -47,6 +49,9 @@ pub fn keep(tx: &mut dyn Tx, report: &TrainingReport) -> Result<Option<TrainingR
     if before.as_ref() != Some(report) {
         tx.put_report(report)?;
         tx.wake(Topic::Run(report.run));
+    }
+    if before.is_none() && report.kind == ROUND && run.note_progress() {
+        tx.put_run(&run)?;
     }
     Ok(before)
 }

@@ -5,7 +5,7 @@ use crate::{Illegal, Seconds};
 
 /// A ServerApp that was started this often and never asked for its inputs will not be started again.
 pub const MAX_LAUNCHES: u32 = 5;
-/// A native ServerApp that died is started again this often, to go on from what it kept.
+/// A native ServerApp that died is started again this often without a round that came of it, to go on from what it kept.
 pub const MAX_RESTARTS: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -180,6 +180,16 @@ impl Run {
 
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// A round is over that was not before: deaths of the ServerApp up to now do not count any more. Returns whether there were
+    /// any.
+    pub fn note_progress(&mut self) -> bool {
+        let had_died = self.state == State::Running && self.launches > 1;
+        if had_died {
+            self.launches = 1;
+        }
+        had_died
     }
 
     /// Steps the machine and keeps the dates that users see.

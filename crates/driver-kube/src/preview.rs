@@ -2,8 +2,8 @@
 //! their Secrets.
 
 use serde_json::Value;
-use trellis_kube::yaml::documents;
 use trellis_plan::{Desired, Order, Rendering, Spec};
+use trellis_spec::yaml::documents;
 use trellis_spec::{KubeSite, Name, Persistence};
 
 use crate::dress::dress;

@@ -352,6 +352,9 @@ pub struct Site {
     pub name: String,
     /// How many nodes may join from there.
     pub nodes: i32,
+    /// Networks that its nodes call from, as the cluster sees them. None: from anywhere.
+    #[serde(default)]
+    pub cidrs: Vec<String>,
 }
 
 /// A quantity is text, or a number that somebody wrote without quotes.

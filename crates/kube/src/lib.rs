@@ -17,4 +17,3 @@ pub mod scaling;
 pub mod status;
 pub mod trust;
 pub mod upgrade;
-pub mod yaml;

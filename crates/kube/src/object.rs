@@ -291,14 +291,15 @@ fn lost_claim(new: &[Value], old: &[Value]) -> Option<String> {
     })
 }
 
-/// Objects of the federation that nothing wants any more.
+/// Objects of the federation that nothing wants any more, but for the kinds that are kept elsewhere.
 pub fn leftovers<'a>(
     wanted: &'a [Object],
     live: &'a BTreeMap<Identity, Object>,
     owner: Owner<'a>,
+    elsewhere: &'a [&'a str],
 ) -> impl Iterator<Item = &'a Object> {
     live.values().filter(move |object| {
-        let kept_elsewhere = matches!(object.0["kind"].as_str(), Some("Secret" | "ConfigMap" | "Certificate"));
+        let kept_elsewhere = object.0["kind"].as_str().is_some_and(|kind| elsewhere.contains(&kind));
         let identity = object.identity();
         !kept_elsewhere
             && object.is_of(owner)

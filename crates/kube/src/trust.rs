@@ -145,6 +145,14 @@ pub fn watched_secret(federation: &Federation) -> Option<String> {
     }
 }
 
+/// Kinds of objects that are looked after here: nobody else takes them for left over.
+pub fn kinds(federation: &Federation) -> &'static [&'static str] {
+    match mode(federation) {
+        TlsMode::CertManager => &["Secret", given::CERTIFICATE_KIND],
+        TlsMode::Off | TlsMode::Auto | TlsMode::Secret => &["Secret"],
+    }
+}
+
 /// What is wrong with the resource, as far as certificates go.
 pub fn problems(federation: &Federation) -> Vec<Problem> {
     let security = &federation.spec.security;

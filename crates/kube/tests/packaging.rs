@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
+use trellis_kube::crd;
 use trellis_kube::manifests::permissions::{PEOPLE, PERMISSIONS, Reach, people_rules, rules};
 use trellis_kube::manifests::{Installation, NAME, NAMESPACE, objects};
-use trellis_kube::{crd, yaml};
+use trellis_spec::yaml;
 
 const HEADER: &str = "# Made by the program: UPDATE_GOLDENS=1 cargo test -p trellis-kube --test packaging\n";
 

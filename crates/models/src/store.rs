@@ -146,6 +146,17 @@ impl ModelStore {
         Ok(removed)
     }
 
+    /// Removes the checkpoint of a round, if it is there.
+    pub fn remove(&self, run: &str, round: u64) -> Result<(), ModelError> {
+        let directory = self.run_dir(run)?;
+        let place = directory.join(round_name(round));
+        if !place.is_dir() {
+            return Ok(());
+        }
+        let _lock = self.disk.lock(&directory)?;
+        self.disk.withdraw_dir(&place)
+    }
+
     /// All checkpoints of all runs, by run and round.
     pub fn list(&self) -> Result<Vec<Entry>, ModelError> {
         let mut entries = Vec::new();

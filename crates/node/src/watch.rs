@@ -102,6 +102,7 @@ impl Watch {
             node_name: None,
             link: Link::Connecting { since: now() },
             draining: false,
+            asking: false,
             instructions_under_way: 0,
             runs: Vec::new(),
             replies: Replies::default(),
@@ -148,6 +149,11 @@ impl Watch {
     /// The node takes no new work, or takes it again.
     pub fn draining(&self, draining: bool) {
         self.status_mut().draining = draining;
+    }
+
+    /// A question for work is open, or none is any more.
+    pub fn asking(&self, asking: bool) {
+        self.status_mut().asking = asking;
     }
 
     /// An instruction is here.

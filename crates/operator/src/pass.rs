@@ -219,7 +219,8 @@ impl Pass<'_> {
             }
         }
         // The other kind of a pool goes once the new one is there; a pool that left goes in any case.
-        let gone: Vec<Object> = object::leftovers(&wanted, &self.seen.objects, self.owner())
+        let elsewhere = trellis_kube::trust::kinds(&self.federation);
+        let gone: Vec<Object> = object::leftovers(&wanted, &self.seen.objects, self.owner(), elsewhere)
             .filter(|object| !failed.contains(&object.identity().name))
             .cloned()
             .collect();

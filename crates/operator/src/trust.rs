@@ -153,6 +153,10 @@ fn tell(context: &Context, federation: &Federation, event: Event) {
 /// What is so already, by the cache alone: nothing is asked and nothing written. `None`: the API server must be asked.
 fn settled(asked: &Asked<'_>, cache: &cache::Seen) -> Option<Outcome> {
     let federation = asked.federation;
+    let mut seen = kept::seen_in(cache, federation);
+    if !trust::nodes::abandoned(federation, &seen.secrets).is_empty() {
+        return None;
+    }
     if !concerns(federation) {
         return Some(Outcome::default());
     }
@@ -160,7 +164,6 @@ fn settled(asked: &Asked<'_>, cache: &cache::Seen) -> Option<Outcome> {
     if trust::mode(federation) != TlsMode::Auto || spec.security.node_auth || !spec.sites.is_empty() {
         return None;
     }
-    let mut seen = kept::seen_in(cache, federation);
     if seen.secrets.get(&trust::authority_name(federation)).is_none_or(trust::rotation::is_under_way) {
         return None;
     }
@@ -173,9 +176,6 @@ fn settled(asked: &Asked<'_>, cache: &cache::Seen) -> Option<Outcome> {
 /// Reads, decides, and writes until it is so.
 pub async fn bring_about(asked: &Asked<'_>) -> Result<Outcome, Error> {
     let kept = Kept::new(asked.client, asked.federation);
-    if !concerns(asked.federation) {
-        return Ok(Outcome::default());
-    }
     let mut contended = String::new();
     for _ in 0..ATTEMPTS {
         let mut seen = kept.look().await?;

@@ -433,6 +433,31 @@ fn what_another_definition_lets_pass_is_told() {
     stage.until_condition("odd", "Stalled", "False");
 }
 
+/// A Certificate that is asked for no longer is not renewed for ever, and what nodes outside were given goes with their site.
+#[test]
+fn what_security_made_goes_when_it_is_not_wanted_any_more() {
+    let Some(plane) = trellis_testing::kube::ControlPlane::start(Parts::ApiServer) else { return };
+    stage::install_definitions(&plane, &trellis_kube::crd::all());
+    stage::install_definitions(&plane, &[trellis_testing::stand_in("cert-manager.io", "certificates", "Certificate")]);
+    let plane: &'static trellis_testing::kube::ControlPlane = Box::leak(Box::new(plane));
+    let mut stage = Stage::on(plane, "security");
+    stage.start_operator();
+    let mut fed = federation("fl", "StatefulSet", "subprocess", &[("a", 1)]);
+    fed["spec"]["security"] = json!({
+        "tls": {"mode": "certManager", "issuerRef": {"name": "ca"}, "extraNames": ["fl.example.org"]},
+    });
+    fed["spec"]["sites"] = json!([{"name": "lab", "nodes": 1}]);
+    stage.apply(&fed);
+    stage.until_there("certificate/fl-superlink");
+    stage.until_there("secret/fl-join-lab");
+
+    stage.patch("federation/fl", &json!({"spec": {"security": {"tls": {"mode": "auto", "issuerRef": null}}}}));
+    stage.until_gone("certificate/fl-superlink");
+    stage.until_there("secret/fl-superlink-tls");
+    stage.patch("federation/fl", &json!({"spec": {"sites": null, "security": {"tls": {"mode": "off"}}}}));
+    stage.until_gone("secret/fl-join-lab");
+}
+
 /// S8: metrics tell what was done and how federations are; health is told too.
 #[test]
 fn numbers_and_health_are_served() {

@@ -21,6 +21,7 @@ mod schedule;
 mod schema;
 mod tree;
 mod write;
+pub mod yaml;
 
 pub use cidr::Cidr;
 pub use document::{STRATEGIES, USUAL_SUBNET};

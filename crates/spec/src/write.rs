@@ -1,8 +1,6 @@
 //! The canonical form of a federation: every field, defaults too, always in the same order. Reading it gives the same
 //! again.
 
-mod yaml;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -18,7 +16,7 @@ use crate::federation::{
     Pool, Resources, Scaling, ScalingPolicy, Security, Site, SiteRule, Tls, WireGuardLink,
 };
 use crate::kind::choice_name;
-use yaml::{Map, Out, emit};
+use crate::yaml::{Map, Out, emit};
 
 /// As YAML. What has no value is left out.
 pub fn to_yaml(federation: &Federation) -> String {

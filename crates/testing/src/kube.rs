@@ -196,6 +196,19 @@ impl ControlPlane {
         child.wait_with_output().expect("kubectl ends")
     }
 
+    /// Waits until all definitions of resources are served. `kubectl wait` alone fails for one that has no status yet.
+    pub fn until_defined(&self) {
+        let until = Instant::now() + READY_WITHIN;
+        loop {
+            let answer = self.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=10s"]);
+            if answer.status.success() {
+                return;
+            }
+            assert!(Instant::now() < until, "{}", String::from_utf8_lossy(&answer.stderr));
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     /// What the API server answers to a GET, as the administrator: `/metrics`, `/api/v1/nodes`.
     ///
     /// # Panics

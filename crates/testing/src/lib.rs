@@ -2,3 +2,6 @@
 
 pub mod kube;
 pub mod ports;
+mod stand_in;
+
+pub use stand_in::stand_in;

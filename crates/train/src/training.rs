@@ -111,7 +111,7 @@ impl Training {
         }
         if training.round == 0 {
             // A run that is broken off in its first rounds can be resumed too, with the same seed.
-            training.save(false).await?;
+            training.save(false, Duration::ZERO).await?;
         }
         Ok(training)
     }
@@ -158,7 +158,11 @@ impl Training {
 
     async fn take_up(&mut self, directory: PathBuf) -> Result<(), TrainError> {
         let loaded = first::checkpoint(directory, self.facts.run_id.to_string()).await?;
-        let before = loaded.checkpoint.manifest.resumed_from.clone();
+        let manifest = &loaded.checkpoint.manifest;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.taken_up(manifest.round, manifest.is_final);
+        }
+        let before = manifest.resumed_from.clone();
         self.go_on(loaded)?;
         self.origin = before;
         Ok(())
@@ -215,7 +219,7 @@ impl Training {
             let rounds = self.settings.rounds;
             ending = format!("round {first} was the last of {rounds} already: nothing is left to do");
             self.book.info(&ending);
-            self.save(true).await?;
+            self.save(true, Duration::ZERO).await?;
         }
         let rounds = counted(self.round - first, "round");
         self.book.info("");

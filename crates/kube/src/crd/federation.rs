@@ -15,6 +15,8 @@ const MOST_POOLS: u32 = 16;
 const MOST_CONFIG_KEYS: u32 = 128;
 const LONGEST_CONFIG_VALUE: u32 = 2048;
 const MOST_SITES: u32 = 256;
+const MOST_CIDRS: u32 = 64;
+const LONGEST_CIDR: u32 = 43;
 const MOST_NODES: i64 = 100_000;
 const MOST_EXTRA_NAMES: u32 = 64;
 const MOST_SCALING_RULES: u32 = 16;
@@ -292,6 +294,14 @@ fn sites() -> Schema {
     let site = Schema::object("A place outside of the cluster.")
         .field("name", dns_label("Of the site."))
         .field("nodes", Schema::int32("How many SuperNodes may join from there.").between(1, MOST_NODES))
+        .field(
+            "cidrs",
+            Schema::list(
+                "Networks that they call from, for the NetworkPolicy. Absent: from anywhere.",
+                Schema::made(json!({ "type": "string", "format": "cidr", "maxLength": LONGEST_CIDR })),
+            )
+            .at_most_items(MOST_CIDRS),
+        )
         .required(["name", "nodes"]);
     Schema::list_by("SuperNodes outside of the cluster.", "name", site).at_most_items(MOST_SITES)
 }

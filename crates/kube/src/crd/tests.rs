@@ -135,7 +135,7 @@ fn the_files_in_deploy_are_of_these_definitions() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crd");
     for definition in all() {
         let file = directory.join(format!("{}.yaml", definition["metadata"]["name"].as_str().expect("a name")));
-        let text = crate::yaml::document(&definition);
+        let text = trellis_spec::yaml::document(&definition);
         if std::env::var_os("UPDATE_GOLDENS").is_some() {
             std::fs::create_dir_all(&directory).expect("a directory");
             std::fs::write(&file, text).expect("written");

@@ -74,7 +74,7 @@ pub const PERMISSIONS: &[Permission] = &[
     may(
         "cert-manager.io",
         "certificates",
-        &["list", "watch", "create", "patch"],
+        &["list", "watch", "create", "patch", "delete"],
         Reach::Federations,
         "TLS by cert-manager",
     ),

@@ -163,7 +163,8 @@ fn leftovers_are_only_those_of_this_federation() {
         live("Secret", "fl-ca", "u1"),
     ];
     let objects = objects.into_iter().map(|object| (object.identity(), object)).collect();
-    let gone: Vec<String> = leftovers(&wanted, &objects, OWNER).map(|object| object.identity().to_string()).collect();
+    let gone: Vec<String> =
+        leftovers(&wanted, &objects, OWNER, &["Secret"]).map(|object| object.identity().to_string()).collect();
     assert_eq!(gone, ["DaemonSet fl-superlink", "StatefulSet fl-supernode-old"]);
 }
 

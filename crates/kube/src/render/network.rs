@@ -39,13 +39,14 @@ fn superlink_policy(scene: &Scene<'_>) -> Value {
         targets.dedup();
         targets.into_iter().map(|target| json!({"protocol": "TCP", "port": target})).collect()
     };
-    let mut nodes = json!({
-        "from": [{"podSelector": {"matchLabels": marks::node_labels(&federation.name)}}],
-        "ports": of(&["fleet", "http"]),
-    });
-    if !federation.spec.sites.is_empty() {
-        // Nodes outside of the cluster may be anywhere.
-        nodes = json!({"ports": of(&["fleet", "http"])});
+    let mut nodes = json!({"ports": of(&["fleet", "http"])});
+    let sites = &federation.spec.sites;
+    // Nodes of a site that does not say where it is may be anywhere.
+    if sites.iter().all(|site| !site.cidrs.is_empty()) {
+        let pods = json!({"podSelector": {"matchLabels": marks::node_labels(&federation.name)}});
+        let cidrs = sites.iter().flat_map(|site| &site.cidrs).collect::<std::collections::BTreeSet<_>>();
+        let outside = cidrs.into_iter().map(|cidr| json!({"ipBlock": {"cidr": cidr}}));
+        nodes["from"] = std::iter::once(pods).chain(outside).collect();
     }
     let mut users = Vec::new();
     if let Some(namespace) = &scene.ground.operator_namespace {

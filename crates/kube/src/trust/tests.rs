@@ -550,7 +550,7 @@ fn machines_outside_are_told_where_to_go() {
             (found, expected) => panic!("{found:?} in place of {expected:?}"),
         }
     }
-    let site = crate::federation::Site { name: "lab".into(), nodes: 1 };
+    let site = crate::federation::Site { name: "lab".into(), nodes: 1, ..Default::default() };
     let keys = BTreeMap::from([("node-0.key".to_owned(), "KEY".to_owned())]);
     let bundle = sites::bundle(&site, "link.example.org:9092", Some("PEM"), &keys);
     let settings = String::from_utf8(bundle["node-0.toml"].clone()).expect("text");

@@ -37,7 +37,7 @@ struct Head {
 
 /// What a report tells of that does not say it.
 fn whole_round() -> String {
-    "round".to_owned()
+    trellis_core::report::ROUND.to_owned()
 }
 
 /// A checkpoint that was saved: where, and how large if that is known.

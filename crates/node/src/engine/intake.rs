@@ -26,10 +26,13 @@ const FULL_PAUSE: Duration = Duration::from_secs(5);
 pub async fn take_all(engine: Arc<Engine>) -> Result<(), Error> {
     let mut pause = SHORTEST_PAUSE;
     loop {
+        // What the last question brought is under way by now.
+        engine.watch.asking(false);
         let Some(slot) = slot(&engine).await else { return Ok(()) };
         if wanted(&engine).await.is_none() {
             return Ok(());
         }
+        engine.watch.asking(true);
         let Some(node) = engine.identity().await else { return Ok(()) };
         let asked = Instant::now();
         let pulled = tokio::select! {

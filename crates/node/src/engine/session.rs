@@ -23,6 +23,9 @@ const HEARTBEAT_S: (f64, f64) = (17.5, 22.5);
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(5);
 /// A SuperLink that is asked to stop knowing the node gets so long.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+/// The same for a node that is not expected back: a run would wait for minutes for one that the SuperLink takes for alive.
+const DRAINED_LEAVE_LIMIT: Duration = Duration::from_secs(20);
+const LEAVE_PAUSE: Duration = Duration::from_millis(200);
 
 pub async fn keep(engine: Arc<Engine>) -> Result<(), Error> {
     loop {
@@ -148,24 +151,26 @@ async fn beat(engine: &Engine, id: NodeId) -> Result<(), Unanswered> {
 }
 
 /// Tells the SuperLink that the node goes. In the middle of a run it may be back in a moment, and then nothing should be
-/// lost; otherwise nobody waits for it. It stays registered, to come back as the same.
+/// lost; otherwise, and if it was told to take no new work, nobody waits for it. It stays registered, to come back as the same.
 pub async fn leave(engine: &Engine) {
     let Some(id) = *engine.identity.borrow() else { return };
     let fleet = engine.link.fleet();
-    let told = async {
-        if takes_part(engine).await && !has_drained(engine).await {
-            fleet.send_heartbeat(id, RETURN_INTERVAL_S).await.map(drop)
-        } else {
-            fleet.deactivate_node(id).await
+    let is_draining = engine.drain.is_on();
+    let comes_back = !is_draining && takes_part(engine).await;
+    let tell = || async {
+        match comes_back {
+            true => fleet.send_heartbeat(id, RETURN_INTERVAL_S).await.map(drop),
+            false => fleet.deactivate_node(id).await,
         }
     };
-    let gone = tokio::time::timeout(LEAVE_LIMIT, told).await;
+    let until_heard = async {
+        while let Err(FleetError::Unreachable { .. }) = tell().await {
+            tokio::time::sleep(LEAVE_PAUSE).await;
+        }
+    };
+    let limit = if is_draining { DRAINED_LEAVE_LIMIT } else { LEAVE_LIMIT };
+    let gone = tokio::time::timeout(limit, until_heard).await;
     tracing::debug!(?gone, "left");
-}
-
-/// It was told to take no new work, and owes nothing: it is not expected back.
-async fn has_drained(engine: &Engine) -> bool {
-    engine.drain.is_on() && engine.disk(|store| Ok(store.all_work()?.is_empty())).await.unwrap_or(false)
 }
 
 async fn takes_part(engine: &Engine) -> bool {

@@ -23,6 +23,9 @@ pub struct Status {
     /// It takes no new work.
     #[serde(default)]
     pub draining: bool,
+    /// It has asked for work, and may be given some still.
+    #[serde(default)]
+    pub asking: bool,
     pub instructions_under_way: u64,
     pub runs: Vec<RunStatus>,
     pub replies: Replies,
@@ -32,9 +35,9 @@ pub struct Status {
 }
 
 impl Status {
-    /// Nothing is under way, and nothing waits to be delivered.
-    pub fn is_idle(&self) -> bool {
-        self.instructions_under_way == 0 && self.replies.waiting == 0
+    /// Nothing is under way or may still come, and nothing waits to be delivered.
+    pub fn is_drained(&self) -> bool {
+        self.draining && !self.asking && self.instructions_under_way == 0 && self.replies.waiting == 0
     }
 }
 

@@ -209,6 +209,11 @@ async fn the_socket_takes_the_wish_to_drain_and_nobody_else_does() {
         assert_eq!(drain(&running.socket, wish).await.unwrap(), wish);
         assert_eq!((running.switch.is_on(), ask(&running.socket).await.unwrap().draining), (wish, wish));
     }
+    watch.asking(true);
+    drain(&running.socket, true).await.unwrap();
+    assert!(!ask(&running.socket).await.unwrap().is_drained(), "it may be given what it asked for");
+    watch.asking(false);
+    assert!(ask(&running.socket).await.unwrap().is_drained());
     let by_address = get(TcpStream::connect(running.address).await.unwrap(), "POST /drain").await;
     let empty = get(UnixStream::connect(&running.socket).await.unwrap(), "POST /drain").await;
     assert_eq!((by_address.0, empty.0), (405, 400));

@@ -58,6 +58,14 @@ pub async fn in_pass(context: &Context, federation: &Federation, seen: &cache::S
         return findings;
     }
     findings.again = Some(LOOK);
+    if !federation.spec.security.node_auth {
+        // A SuperLink that takes every node knows no keys, and there is nothing to tell it.
+        if let Err(error) = forget(&context.client, federation, keys).await {
+            let message = format!("what nodes that left had cannot be taken away: {}", error.words());
+            findings.conditions.push(Condition::new(ENROLLED, false, "SecretsUnavailable", message));
+        }
+        return findings;
+    }
     let api_version = "apps/v1".to_owned();
     let place = Identity { api_version, kind: "StatefulSet".to_owned(), name: federation.superlink_name() };
     let ready = seen.objects.get(&place).and_then(|workload| workload.0["status"]["readyReplicas"].as_i64());

@@ -9,7 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, Config};
 use serde_json::Value;
-use trellis_kube::{crd, yaml};
+use trellis_kube::crd;
+use trellis_spec::yaml;
 use trellis_testing::kube::{ControlPlane, Parts, shared};
 
 /// A definition is served a moment after it is said to be established.

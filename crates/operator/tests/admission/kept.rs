@@ -54,7 +54,7 @@ async fn what_an_older_definition_let_pass_stays_and_is_told_about() {
         cluster.created(resource).await.expect("accepted by the older definition");
     }
     install(cluster.plane, &[definition()]);
-    let twins = trellis_kube::yaml::document(&named(kept[2].clone(), "new-twins"));
+    let twins = trellis_spec::yaml::document(&named(kept[2].clone(), "new-twins"));
     let refuses = || !cluster.kubectl_with_input(&["create", "--dry-run=server", "-f", "-"], &twins).status.success();
     eventually(refuses, "the newer definition is heeded");
 

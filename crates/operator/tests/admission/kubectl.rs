@@ -4,7 +4,7 @@ use std::process::Output;
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use trellis_kube::yaml;
+use trellis_spec::yaml;
 
 use crate::cluster::Cluster;
 use crate::resources::{daemon, process, stateful, with, with_pool, with_spec};

@@ -494,6 +494,11 @@ async fn fields_of_ours_have_bounds_and_rules() {
                 spec(json!({ "sites": [{ "name": "a", "nodes": 0 }] })),
                 &[("spec.sites[0].nodes", "should be greater than or equal to 1")],
             ),
+            (
+                "a site in a network that is none",
+                spec(json!({ "sites": [{ "name": "a", "nodes": 1, "cidrs": ["10.0.0.0/99"] }] })),
+                &[("spec.sites[0].cidrs[0]", "must be of type cidr: \"10.0.0.0/99\"")],
+            ),
         ],
     )
     .await;

@@ -195,6 +195,8 @@ impl Stage {
             "daemonset" => ("apps", "DaemonSet", "daemonsets"),
             "deployment" => ("apps", "Deployment", "deployments"),
             "service" => ("", "Service", "services"),
+            "secret" => ("", "Secret", "secrets"),
+            "certificate" => ("cert-manager.io", "Certificate", "certificates"),
             "pod" => ("", "Pod", "pods"),
             "poddisruptionbudget" => ("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
             "networkpolicy" => ("networking.k8s.io", "NetworkPolicy", "networkpolicies"),

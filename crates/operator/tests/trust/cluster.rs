@@ -34,7 +34,7 @@ impl Ward {
             for definition in crd::all() {
                 plane.kubectl_with_input(&["apply", "--server-side", "-f", "-"], &definition.to_string());
             }
-            plane.kubectl(&["wait", "--for=condition=Established", "crd/federations.flwr.exalsius.ai"]);
+            plane.until_defined();
         });
         // TLS of the client itself.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

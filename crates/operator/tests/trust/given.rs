@@ -61,17 +61,8 @@ async fn cert_manager_is_asked_awaited_and_missed() {
     let (ready, reason, message) = condition(&ward.pass(now()).await);
     assert!(!ready && reason == "CertManagerMissing" && message.contains("install cert-manager"), "{message}");
 
-    let names = json!({"plural": "certificates", "singular": "certificate", "kind": "Certificate", "listKind": "CertificateList"});
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    ward.apply(&json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "certificates.cert-manager.io"},
-        "spec": {
-            "group": "cert-manager.io", "scope": "Namespaced", "names": names,
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-        },
-    }));
-    ward.plane.kubectl(&["wait", "--for=condition=Established", "crd/certificates.cert-manager.io", "--timeout=30s"]);
+    ward.apply(&trellis_testing::stand_in("cert-manager.io", "certificates", "Certificate"));
+    ward.plane.until_defined();
     assert_eq!(condition(&ward.pass(now()).await).1, "WaitingForCertificate");
     let path = format!("/apis/cert-manager.io/v1/namespaces/{}/certificates/ward-superlink", ward.namespace);
     let asked: serde_json::Value = serde_json::from_str(&ward.plane.get(&path)).expect("JSON");

@@ -6,7 +6,7 @@ use trellis_core::conformance::id;
 use trellis_core::id::{MessageId, RunId};
 use trellis_core::refusal::Kind;
 use trellis_core::report::{self, TrainingReport};
-use trellis_core::run::{Outcome, ServerApp};
+use trellis_core::run::{MAX_RESTARTS, Outcome, ServerApp};
 
 use super::scene::{HASH, RUN, Scene, T0};
 
@@ -62,6 +62,26 @@ fn a_report_says_which_it_is() {
         assert_eq!(scene.refused(move |tx| report::keep(tx, &bad).map(drop)).0, Kind::Invalid);
     }
     assert_eq!(scene.dump(), before);
+}
+
+#[test]
+fn deaths_of_a_serverapp_count_until_a_round_comes_of_it() {
+    let scene = Scene::new();
+    scene.start_native(RUN, T0);
+    assert!(scene.ok(|tx| app::claim(tx, RUN, ServerApp::Native, HASH, T0)));
+    scene.ok(|tx| app::pull_inputs(tx, &HASH, "http", T0).map(drop));
+    let restart = || scene.ok(|tx| app::restart(tx, RUN, HASH, T0));
+    let report = |round| scene.ok(move |tx| report::keep(tx, &told(report::ROUND, round, "{}")).map(drop));
+    report(1);
+    for _ in 0..MAX_RESTARTS {
+        assert!(restart());
+        report(1); // Done again: no progress.
+    }
+    let before = scene.dump();
+    assert!(!restart(), "it died too often");
+    assert_eq!(scene.dump(), before);
+    report(2);
+    assert!(restart(), "a round came of the last start");
 }
 
 /// Three nodes, each with an instruction.

@@ -1,6 +1,7 @@
 //! Checkpoints of a training: when, what is in them, and what was in the one that it goes on from.
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use trellis_models::{App as AppFacts, Checkpoint, Manifest, Measured, ModelStore};
@@ -22,12 +23,29 @@ const TURNS: &str = "cyclic-order";
 /// The app has a `client_fn`.
 const LEGACY: &str = "app-client-fn";
 
+/// Between two checkpoints that were asked for, one is kept after a round that took so many times longer than a save does: a
+/// training that is broken off repeats no round that was worth more than that.
+const WORTH_SAVES: u32 = 10;
+
 /// Keeps checkpoints.
 pub struct Keeper {
     settings: Checkpoints,
     directory: PathBuf,
-    /// The newest one.
+    /// The newest one that was asked for.
     pub last: Option<PathBuf>,
+    /// The round of one that nobody asked for: it goes as soon as there is a newer one.
+    passing: Option<u64>,
+    /// How long the last save took.
+    cost: Duration,
+}
+
+/// Why a checkpoint is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It was asked for.
+    Kept,
+    /// To go on from, until there is a newer one.
+    Passing,
 }
 
 impl Keeper {
@@ -36,40 +54,59 @@ impl Keeper {
             Some(directory) => models_dir.join(directory),
             None => models_dir.to_owned(),
         };
-        Keeper { settings, directory, last: None }
+        Keeper { settings, directory, last: None, passing: None, cost: Duration::ZERO }
     }
 
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    pub fn is_due(&self, round: u64, is_last: bool) -> bool {
+    /// The run goes on from the checkpoint of this round.
+    pub fn taken_up(&mut self, round: u64, is_final: bool) {
+        self.passing = (!self.is_asked_for(round, is_final)).then_some(round);
+    }
+
+    fn is_asked_for(&self, round: u64, is_last: bool) -> bool {
         is_last || round.is_multiple_of(self.settings.every)
+    }
+
+    fn purpose(&self, round: u64, is_last: bool, took: Duration) -> Option<Purpose> {
+        if self.is_asked_for(round, is_last) {
+            return Some(Purpose::Kept);
+        }
+        (self.cost * WORTH_SAVES <= took).then_some(Purpose::Passing)
     }
 }
 
 impl Training {
-    /// Keeps a checkpoint, if one is due. One on the way that cannot be kept is told of; without the last one the training
-    /// was for nothing.
-    pub(super) async fn save(&mut self, is_last: bool) -> Result<Option<PathBuf>, TrainError> {
-        let Some(keeper) = self.keeper.as_ref().filter(|keeper| keeper.is_due(self.round, is_last)) else {
-            return Ok(None);
-        };
-        let (store, keep) = (ModelStore::new(&keeper.directory), keeper.settings.keep);
+    /// Keeps a checkpoint of the round, which took so long, if one is due or worth it; gives the path of one that was asked for.
+    /// One on the way that cannot be kept is told of; without the last one the training was for nothing.
+    pub(super) async fn save(&mut self, is_last: bool, took: Duration) -> Result<Option<PathBuf>, TrainError> {
+        let purpose = self.keeper.as_ref().and_then(|keeper| keeper.purpose(self.round, is_last, took));
+        let (Some(keeper), Some(purpose)) = (&self.keeper, purpose) else { return Ok(None) };
+        let (store, passing) =
+            (ModelStore::new(&keeper.directory), keeper.passing.filter(|round| *round != self.round));
+        let keep = keeper.settings.keep + usize::from(purpose == Purpose::Passing);
         let checkpoint = self.checkpoint(is_last);
+        let began = Instant::now();
         let saved = blocking(move || {
             let path = store.save(&checkpoint)?;
+            let run = &checkpoint.manifest.run_id;
             // What cannot be removed is in nobody's way today.
-            let removed = store.retain(&checkpoint.manifest.run_id, keep);
-            Ok::<_, trellis_models::ModelError>((path, removed.err()))
+            let removed = passing.map_or(Ok(()), |round| store.remove(run, round));
+            Ok::<_, trellis_models::ModelError>((path, removed.and_then(|()| store.retain(run, keep)).err()))
         });
         match saved.await? {
             Ok((path, trouble)) => {
                 if let Some(trouble) = trouble {
                     self.book.warn(format!("old checkpoints cannot be removed: {}", TrainError::from(trouble).told()));
                 }
-                self.keeper.as_mut().expect("it was here").last = Some(path.clone());
-                Ok(Some(path))
+                let keeper = self.keeper.as_mut().expect("it was here");
+                keeper.cost = began.elapsed();
+                keeper.passing = (purpose == Purpose::Passing).then_some(self.round);
+                let kept = (purpose == Purpose::Kept).then_some(path);
+                keeper.last = kept.clone().or(keeper.last.take());
+                Ok(kept)
             }
             Err(error) if is_last => Err(error.into()),
             Err(error) => {
@@ -137,5 +174,30 @@ fn json(scalar: Option<&Scalar>) -> Value {
         Some(Scalar::Double(number)) => Value::from(*number),
         Some(Scalar::String(text)) => Value::from(text.as_str()),
         Some(Scalar::Bytes(_)) | None => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_those_that_were_asked_for_a_round_is_kept_if_it_was_worth_it() {
+        let settings = Checkpoints { directory: None, every: 5, keep: 3 };
+        let mut keeper = Keeper::new(settings, Path::new("models"));
+        keeper.cost = Duration::from_millis(20);
+        let (short, long) = (Duration::from_millis(199), Duration::from_millis(200));
+        for (round, is_last, took, expected) in [
+            (5, false, short, Some(Purpose::Kept)),
+            (6, false, short, None),
+            (6, false, long, Some(Purpose::Passing)),
+            (7, true, short, Some(Purpose::Kept)),
+        ] {
+            assert_eq!(keeper.purpose(round, is_last, took), expected, "round {round} of {took:?}");
+        }
+        keeper.taken_up(6, false);
+        assert_eq!(keeper.passing, Some(6), "it goes with the next one");
+        keeper.taken_up(10, false);
+        assert_eq!(keeper.passing, None);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use trellis_core::id::NodeId;
 use trellis_strategy::sampling::{self, cyclic, cyclic_order, keep_cyclic_order, sample};
@@ -78,7 +79,7 @@ struct Order {
 impl Training {
     /// Conducts the round that `self.round` says.
     pub(super) async fn conduct_round(&mut self) -> Result<Verdict, TrainError> {
-        let started_at = now_s();
+        let (started_at, began) = (now_s(), Instant::now());
         self.book.info("");
         self.book.info(format!("[ROUND {}/{}]", self.round, self.settings.rounds));
         let mut trained = self.train().await?;
@@ -88,7 +89,7 @@ impl Training {
         let findings = self.look_back(&trained, evaluated.as_ref(), &change);
         let verdict = self.progress.verdict(self.settings.target.as_ref(), self.settings.patience.as_ref());
         let is_last = verdict != Verdict::GoOn || self.round == self.settings.rounds;
-        let saved = self.save(is_last).await?;
+        let saved = self.save(is_last, began.elapsed()).await?;
         if let Some(path) = &saved {
             self.book.info(format!("checkpoint: {}", path.display()));
         }

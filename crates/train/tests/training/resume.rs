@@ -1,6 +1,7 @@
 //! Trainings that go on from a checkpoint.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use trellis_native::AppError;
@@ -8,6 +9,8 @@ use trellis_native::AppError;
 use crate::nodes::{App, Nodes, Numbers, digits};
 use crate::scene::Scene;
 
+/// Far longer than ten saves.
+const TOIL: Duration = Duration::from_secs(1);
 const SETTINGS: &[(&str, &str)] = &[
     ("strategy", "FedAdam"),
     ("server-lr", "0.01"),
@@ -76,6 +79,32 @@ async fn a_training_that_was_killed_goes_on() {
     assert_eq!(resumed.manifest.round, 6);
     assert_eq!(resumed.model, whole.model);
     assert_eq!(resumed.state, whole.state);
+}
+
+/// Rounds that take long, of which the third never ends.
+fn toiling(rounds: mpsc::UnboundedSender<u64>) -> App {
+    Arc::new(Numbers(move |values: &[f32], round| {
+        rounds.send(round).expect("somebody listens");
+        std::thread::sleep(TOIL);
+        if round == 3 { Err(AppError::Stopped) } else { Ok((values.to_vec(), 1)) }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_round_that_took_long_is_kept_until_the_next_one_is() {
+    let scene = Scene::start().await;
+    let (tell, mut rounds) = mpsc::unbounded_channel();
+    let _nodes = Nodes::start(&scene, vec![toiling(tell.clone()), toiling(tell)]).await;
+    let settings = [("checkpoint-interval", "100"), ("num-server-rounds", "6")];
+    let (run, running) = scene.begin(&settings).await;
+    while rounds.recv().await.expect("rounds go on") < 3 {}
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    scene.stop_run(run).await;
+    let kept: Vec<u64> = scene.models().list().unwrap().iter().map(|entry| entry.round).collect();
+    assert_eq!(kept, [0, 2]);
+    assert_eq!(scene.checkpoint(run).manifest.round, 2);
+    assert!(!scene.log(run).await.contains("checkpoint: "), "nobody asked for it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

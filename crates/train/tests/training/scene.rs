@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -123,15 +123,15 @@ impl Scene {
 
     pub fn options(&self) -> Options {
         Options {
-            models_dir: self.models(),
+            models_dir: self.models().root().to_owned(),
             spool_dir: self.directory.path().join("spool"),
             defaults: Default::default(),
             echo: false,
         }
     }
 
-    fn models(&self) -> PathBuf {
-        self.directory.path().join("models")
+    pub fn models(&self) -> ModelStore {
+        ModelStore::new(self.directory.path().join("models"))
     }
 
     /// Begins a run, whose outcome is to be awaited.
@@ -151,7 +151,7 @@ impl Scene {
     }
 
     pub fn checkpoint(&self, run: u64) -> Checkpoint {
-        ModelStore::new(self.models()).load(&run.to_string(), None).expect("a checkpoint that can be read")
+        self.models().load(&run.to_string(), None).expect("a checkpoint that can be read")
     }
 
     pub async fn stop_run(&self, run_id: u64) {

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use trellis_kube::{crd, yaml};
+use trellis_kube::crd;
+use trellis_spec::yaml;
 
 use crate::remote::{print, print_json};
 

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use trellis_kube::crd;
 use trellis_kube::manifests::{Installation, NAMESPACE, default_image, objects};
-use trellis_kube::{crd, yaml};
+use trellis_spec::yaml;
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -78,7 +78,7 @@ async fn tell(socket: &Path, args: &DrainArgs) -> Result<bool, AskError> {
         return Ok(true);
     }
     let since = Instant::now();
-    while !ask(socket).await?.is_idle() {
+    while !ask(socket).await?.is_drained() {
         if since.elapsed() >= WAIT_LIMIT {
             return Ok(false);
         }

@@ -188,6 +188,7 @@ mod tests {
             node_name: None,
             link,
             draining: true,
+            asking: false,
             instructions_under_way: 1,
             runs: Vec::new(),
             replies: Replies { waiting: 2, bytes: 3 << 19, oldest_at: Some(70.0) },

@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 use trellis_testing::kube::ControlPlane;
 
 use crate::documents::{by_identity, read};
-use crate::rbac::wait_established;
-use crate::stories::stand_in;
 use crate::tools::{TRELLIS, chart, golden, helm, kubectl, plane, said, trellis};
+use trellis_testing::stand_in;
 
 /// Without a cluster Helm assumes an old one.
 const KUBERNETES: &str = "1.35.0";
@@ -147,7 +146,7 @@ fn container(objects: &BTreeMap<String, Value>) -> &Value {
 
 fn without_definitions(objects: &BTreeMap<String, Value>) -> String {
     let kept: Vec<&Value> = objects.values().filter(|object| object["kind"] != "CustomResourceDefinition").collect();
-    trellis_kube::yaml::documents(kept)
+    trellis_spec::yaml::documents(kept)
 }
 
 /// The dotted names of all values; what is empty, or stands in [`OTHER`] as a whole, is one.
@@ -308,7 +307,7 @@ fn the_api_server_takes_it_with_every_value() {
         &["apply", "-f", "-"],
         &stand_in("monitoring.coreos.com", "servicemonitors", "ServiceMonitor").to_string(),
     );
-    wait_established(plane, &["crd/servicemonitors.monitoring.coreos.com"]);
+    plane.until_defined();
     let namespace = plane.namespace("chart");
     for (path, value, needs) in OTHER {
         let changed: Vec<String> =
@@ -326,6 +325,7 @@ fn definitions_and_federations_outlive_a_release() {
     let Some(helm) = helm().map(Helm) else { return };
     let Some(plane) = ControlPlane::start(Parts::WithControllers) else { return };
     helm.at(&plane, "install trellis-operator CHART --create-namespace");
+    plane.until_defined();
     kubectl(&plane, &["apply", "-f", "-"], FEDERATION);
     helm.at(&plane, "upgrade trellis-operator CHART --set manager.replicas=2 --set rbacHelpers.enable=true");
     let replicas = kubectl(&plane, &["get", "deploy", "-n", NAMESPACE, RELEASE, "-o", "jsonpath={.spec.replicas}"], "");

@@ -6,6 +6,7 @@ mod chart;
 mod documents;
 mod kustomize;
 mod manifests;
+mod operator;
 mod plugin;
 mod rbac;
 mod readme;

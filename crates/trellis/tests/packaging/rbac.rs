@@ -2,23 +2,16 @@
 //! for is read from the audit log of the API server.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use trellis_kube::manifests::permissions::{PERMISSIONS, Reach};
 use trellis_testing::kube::{AuditedWrite, ControlPlane, Flags, Parts};
-use trellis_testing::ports::free_port;
+use trellis_testing::stand_in;
 
-use crate::stories::{self, stand_in};
-use crate::tools::{TRELLIS, kubectl, plane, trellis};
+use crate::operator::{ACCOUNT, Operator, wait};
+use crate::stories;
+use crate::tools::{kubectl, plane, trellis};
 
-const ACCOUNT: &str = "trellis-operator";
-const DONE_WITHIN: Duration = Duration::from_secs(90);
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Checks who may make an owner wait, as some distributions of Kubernetes do.
 const OWNERS_CHECKED: Flags<'static> =
     Flags { api_server: &["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"], controllers: &[] };
@@ -32,63 +25,6 @@ const UNSEEN: [(&str, &str, &str); 2] = [
     ),
     ("secrets", "delete", "keys of a pool that left go once its SuperLink no longer knows them: tests of certificates"),
 ];
-
-/// `trellis operator run` as a service account.
-struct Operator {
-    process: Child,
-    log: PathBuf,
-}
-
-impl Operator {
-    fn start(plane: &ControlPlane, namespace: &str, flags: &[&str]) -> Operator {
-        let kubeconfig = plane.kubeconfig_for_service_account(namespace, ACCOUNT);
-        let log = kubeconfig.with_extension("operator.log");
-        let file = File::create(&log).expect("a log");
-        let process = Command::new(TRELLIS)
-            .args(["operator", "run", "--leader-elect", "--kubeconfig"])
-            .arg(&kubeconfig)
-            .arg(format!("--metrics-address=127.0.0.1:{}", free_port()))
-            .arg(format!("--health-address=127.0.0.1:{}", free_port()))
-            .args(flags)
-            .env("POD_NAMESPACE", namespace)
-            .env("POD_NAME", "operator-0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(file)
-            .spawn()
-            .expect("the operator starts");
-        Operator { process, log }
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        if std::thread::panicking() {
-            eprintln!("{}", self.log());
-        }
-    }
-}
-
-/// Polls the cluster, which has no other way to tell a test.
-pub fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + DONE_WITHIN;
-    while !is_so() {
-        assert!(Instant::now() < until, "it did not come to this: {what}");
-        sleep(POLL_INTERVAL);
-    }
-}
-
-/// `kubectl wait` alone fails for a definition that nobody has looked at yet: it has no conditions.
-pub fn wait_established(plane: &ControlPlane, which: &[&str]) {
-    let asked = [&["wait", "--for=condition=Established"], which].concat();
-    wait("the definitions are served", || plane.kubectl(&asked).status.success());
-}
 
 fn get(plane: &ControlPlane, arguments: &[&str]) -> String {
     let output = plane.kubectl(&[&["get", "--ignore-not-found", "-o", "name"], arguments].concat());
@@ -117,12 +53,12 @@ fn the_operator_does_its_work_with_its_permissions_and_uses_each() {
         kubectl(&plane, &["apply", "-f", "-"], &definition.to_string());
     }
     kubectl(&plane, &["apply", "--server-side", "-f", "-"], &trellis(&["operator", "manifests"]));
-    wait_established(&plane, &["crd", "--all"]);
+    plane.until_defined();
     stories::before(&plane);
-    let operator = Operator::start(&plane, "trellis-system", &[]);
+    let operator = Operator::start(&plane, "operator-0", "trellis-system", &[]);
     stories::play(&plane);
     drop(operator);
-    let operator = Operator::start(&plane, "trellis-system", &[]);
+    let operator = Operator::start(&plane, "operator-0", "trellis-system", &[]);
     stories::play_after_a_restart(&plane);
     drop(operator);
     let requests = plane.requests_of_service_account("trellis-system", ACCOUNT);
@@ -147,9 +83,9 @@ fn without_the_finalizers_nothing_can_be_made_where_owners_are_checked() {
     let rules = role["rules"].as_array_mut().expect("rules");
     rules.retain(|rule| rule["resources"] != json!(["federations/finalizers"]));
     kubectl(&plane, &["apply", "--server-side", "-f", "-"], &manifests.to_string());
-    wait_established(&plane, &["crd", "--all"]);
+    plane.until_defined();
     kubectl(&plane, &["apply", "-f", "-"], &stories::federation("default", "bare", json!({})).to_string());
-    let _operator = Operator::start(&plane, "trellis-system", &[]);
+    let _operator = Operator::start(&plane, "operator-0", "trellis-system", &[]);
     let requests = || plane.requests_of_service_account("trellis-system", ACCOUNT);
     wait("a refusal", || refused(&requests()).iter().any(|what| what.starts_with("patch ")));
     assert!(!get(&plane, &["statefulsets", "-n", "default"]).contains("bare-superlink"));
@@ -162,12 +98,12 @@ fn an_operator_for_one_namespace_works_there_and_is_not_seen_elsewhere() {
     let (own, blue, green) = (plane.namespace("operator"), plane.namespace("blue"), plane.namespace("green"));
     let manifests = trellis(&["operator", "manifests", "--namespace", &own, "--watch-namespace", &blue]);
     kubectl(plane, &["apply", "--server-side", "--force-conflicts", "-f", "-"], &manifests);
-    wait_established(plane, &["crd/federations.flwr.exalsius.ai"]);
+    plane.until_defined();
     for namespace in [&blue, &green] {
         kubectl(plane, &["apply", "-f", "-"], &stories::federation(namespace, "demo", json!({})).to_string());
     }
     let watched = format!("--namespace={blue}");
-    let operator = Operator::start(plane, &own, &[&watched]);
+    let operator = Operator::start(plane, "operator-0", &own, &[&watched]);
     let observed = ["get", "federation", "demo", "-n", &blue, "-o", "jsonpath={.status.observedGeneration}"];
     wait("objects where it watches", || get(plane, &["statefulsets", "-n", &blue]).contains("demo-superlink"));
     wait("a status", || String::from_utf8_lossy(&plane.kubectl(&observed).stdout) == "1");

@@ -3,26 +3,10 @@
 use serde_json::{Value, json};
 use trellis_testing::kube::ControlPlane;
 
-use crate::rbac::wait;
+use crate::operator::wait;
 use crate::tools::kubectl;
 
 const NAMESPACE: &str = "default";
-
-/// For kinds whose operators are not here: anything goes.
-pub fn stand_in(group: &str, plural: &str, kind: &str) -> Value {
-    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")},
-            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}],
-        },
-    })
-}
 
 /// One of official images, with further fields of its spec.
 pub fn federation(namespace: &str, name: &str, further: Value) -> Value {
@@ -148,6 +132,9 @@ fn options(plane: &ControlPlane) {
     let issuer = json!({"mode": "certManager", "issuerRef": {"name": "issuer", "kind": "ClusterIssuer"}});
     apply(plane, &federation(NAMESPACE, "issued", json!({"insecure": false, "security": {"tls": issuer}})));
     wait("a request to cert-manager", || names(plane, "certificates").contains("issued"));
+    let own = json!({"spec": {"security": {"tls": {"mode": "auto", "issuerRef": null}}}});
+    patch(plane, "federation/issued", &own);
+    wait("no request to cert-manager", || !names(plane, "certificates").contains("issued"));
     let trellis = json!({
         "superlink": {"image": "trellis-superlink:0.1.0"},
         "supernodes": {"image": "trellis-supernode:0.1.0", "pools": [{"name": "a", "replicas": 2}]},
