@@ -1,5 +1,6 @@
 """A Federation resource for tests, and runs on what the operator made of it."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,6 +142,10 @@ class KubeFederation:
 
     def result_path(self, name: str = "result") -> Path:
         return self.shared / f"{name}.json"
+
+    def result(self, path: Path) -> dict:
+        """What a ServerApp wrote."""
+        return json.loads(path.read_text())
 
     def journal(self, name: str = "result") -> RoundJournal:
         return RoundJournal(self.result_path(name).with_suffix(".journal"))
