@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Leads TCP connections from one address to another: `forward.py FROM TO`, both `host:port`. Says `ready` once it listens."""
+"""Leads TCP connections on: `forward.py FROM TO`, both `host:port`. Says `ready` once it listens."""
 
 import asyncio
 import contextlib

@@ -44,15 +44,15 @@ class Outside:
             argv = self.cluster.network.command([sys.executable, str(FORWARDER), *lead])
             forward = self.cluster.workspace.start(f"balancer-{port['name']}", argv)
             forward.wait_line("^ready$", LIMIT_S)
-        status = {"status": {"loadBalancer": {"ingress": [{"ip": BALANCER}]}}}
-        self.cluster.kubectl("patch", "service", service, "--subresource=status", "--type=merge", "-p", json.dumps(status))
+        status = json.dumps({"status": {"loadBalancer": {"ingress": [{"ip": BALANCER}]}}})
+        self.cluster.kubectl("patch", "service", service, "--subresource=status", "--type=merge", "-p", status)
 
     def _spec(self, service: str) -> dict | None:
         found = [item["spec"] for item in self.cluster.list("services") if item["metadata"]["name"] == service]
         return found[0] if found and found[0]["type"] == "LoadBalancer" else None
 
     def wait_trusted(self, address: str, authority: Path) -> None:
-        """Until what is served there is certified for that address: pods see new certificates some time after they are made."""
+        """Until what is served there is certified for it: pods see a new certificate some time after it was made."""
         trust = ssl.create_default_context(cafile=authority)
         host, _, port = address.rpartition(":")
 

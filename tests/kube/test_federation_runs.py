@@ -1,4 +1,4 @@
-"""`FederationRun`s on SuperLinks of Flower as old and as new as it gets, and on ours: apps of users and of the catalogue."""
+"""`FederationRun`s on SuperLinks of Flower, early and late, and on ours: apps of users and of the catalogue."""
 
 from collections.abc import Callable
 

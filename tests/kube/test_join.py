@@ -75,9 +75,10 @@ def manifest(name: str) -> str:
     return section.split("<<'YAML'\n")[1].split("\nYAML\n")[0]
 
 
+@pytest.mark.trellis_only
 @pytest.mark.parametrize(
     ("tls", "node_auth"),
-    [(True, True), (True, False), (False, False)],
+    [pytest.param(True, True, marks=pytest.mark.quick), (True, False), (False, False)],
     ids=["keys", "tls", "plain"],
 )
 def test_a_machine_joins_with_the_exported_secret(
@@ -122,7 +123,8 @@ def test_another_cluster_joins_with_the_documented_manifest(make_cluster: Callab
     cluster.kubectl("label", "namespace", "elsewhere", restricted)
     file = outside.directory() / export(cluster, outside)
     cluster.kubectl("create", "secret", "generic", "demo-join-lab", f"--from-file=lab.yaml={file}", *elsewhere)
-    text, exchanged = re.subn(r"image: trellis-supernode:\S+", f"image: {TRELLIS_IMAGE}one", manifest("Another cluster"))
+    ours = f"image: {TRELLIS_IMAGE}one"
+    text, exchanged = re.subn(r"image: trellis-supernode:\S+", ours, manifest("Another cluster"))
     assert exchanged == 1
     cluster.kubectl("apply", *elsewhere, "-f", "-", told=text)
 
@@ -135,7 +137,7 @@ def test_another_cluster_joins_with_the_documented_manifest(make_cluster: Callab
 
 
 def official_node(cluster: Cluster, outside: Outside, version: str) -> Process:
-    """The commands of the document, but for where they are run: the first on a machine with `kubectl`, the last on the site's."""
+    """The commands of the document: the first ones on a machine with `kubectl`, the last one on that of the site."""
     section = DOCUMENT.read_text().split("### Flower's own SuperNode\n")[1]
     script = section.split("```sh\n")[1].split("```")[0]
     loop, _, start = script.partition("flower-supernode ")
@@ -150,7 +152,8 @@ def official_node(cluster: Cluster, outside: Outside, version: str) -> Process:
     # It tries once, and ends.
     outside.wait_trusted((outside.directory() / "address").read_text(), outside.directory() / "ca.crt")
     settings = "--node-config 'partition-id=0 num-partitions=2'"
-    return outside.start(["sh", "-c", f"exec {release.command('flower-supernode')} {start.strip()} {settings}"], release)
+    command = f"exec {release.command('flower-supernode')} {start.strip()} {settings}"
+    return outside.start(["sh", "-c", command], release)
 
 
 @pytest.mark.parametrize("official", ["1.41", ""], ids=["official", "trellis"])
