@@ -107,9 +107,8 @@ class Cluster:
         return self.network.inside(with_names)
 
     def kubectl(self, *words: str, told: str | None = None) -> str:
-        argv = [str(self._programs / "kubectl"), "--kubeconfig", self.kubeconfig, *words]
         done = subprocess.run(
-            self.network.command(argv),
+            self.network.command([*self.kubectl_command(), *words]),
             input=told,
             capture_output=True,
             text=True,
@@ -119,6 +118,9 @@ class Cluster:
         )
         assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
         return done.stdout
+
+    def kubectl_command(self) -> list[str]:
+        return [str(self._programs / "kubectl"), "--kubeconfig", self.kubeconfig]
 
     def apply(self, *objects: dict) -> None:
         self.kubectl("apply", "--server-side", "-f", "-", told="\n---\n".join(json.dumps(item) for item in objects))

@@ -1,7 +1,10 @@
 """A Federation resource for tests, and runs on what the operator made of it."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from harness.federation import APPS
 from harness.flower_cli import FlwrCli
@@ -13,6 +16,9 @@ from provision import releases
 
 RUN_LIMIT_S = 240.0
 PROCESS, SUBPROCESS = "process", "subprocess"
+SITE = "lab"
+# Of the app numpy_fedavg.
+ARRAY_COUNT, ARRAY_LENGTH = 4, 64
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,10 @@ class KubeFederation:
     image: str = ""
     # Pods under a strict profile may not have directories of the machine.
     shares: bool = True
+    # Only nodes with known keys.
+    node_auth: bool = False
+    # Nodes of the site `lab`, outside of the cluster, which reach it by a load balancer.
+    outside: int = 0
 
     def __post_init__(self) -> None:
         self.shared = self.cluster.workspace.root / "shared"
@@ -74,12 +84,17 @@ class KubeFederation:
         if self.isolation == PROCESS:
             superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self.image_of("superexec")
         supernodes = {"image": self.image_of("supernode"), "pools": [pool]}
-        isolation = {"mode": "StatefulSet", "isolationMode": self.isolation, "insecure": not self.tls}
+        spec = {"mode": "StatefulSet", "isolationMode": self.isolation, "insecure": not self.tls}
+        if self.node_auth:
+            spec["security"] = {"nodeAuth": True}
+        if self.outside:
+            superlink["service"] = {"type": "LoadBalancer"}
+            spec["sites"] = [{"name": SITE, "nodes": self.outside}]
         return {
             "apiVersion": "flwr.exalsius.ai/v1",
             "kind": "Federation",
             "metadata": {"name": self.name, "namespace": "default"},
-            "spec": {**isolation, "superlink": superlink, "supernodes": supernodes},
+            "spec": {**spec, "superlink": superlink, "supernodes": supernodes},
         }
 
     def image_of(self, program: str) -> str:
@@ -119,8 +134,18 @@ class KubeFederation:
         status = wait_for(f"run {run_id} to finish", look, limit_s)
         assert status == "finished:completed", f"{status}\n{self.cluster.told()}"
 
+    def first_model(self) -> Path:
+        """What numpy_fedavg begins with, where the SuperLink's pod sees it, too."""
+        model = self.shared / "first.npz"
+        np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
+        return model
+
     def result_path(self, name: str = "result") -> Path:
         return self.shared / f"{name}.json"
+
+    def result(self, path: Path) -> dict:
+        """What a ServerApp wrote."""
+        return json.loads(path.read_text())
 
     def journal(self, name: str = "result") -> RoundJournal:
         return RoundJournal(self.result_path(name).with_suffix(".journal"))

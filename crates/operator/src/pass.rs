@@ -166,6 +166,9 @@ impl Pass<'_> {
         self.troubles.append(&mut findings.troubles);
         self.waiting.append(&mut findings.waiting);
         findings.fields.insert("release".to_owned(), release.into());
+        // Before the pods: a node of Flower that is not known yet ends, and is waited for longer and longer.
+        let enrolled = enrol::in_pass(self.context, &self.federation, &self.seen, &prepared.keys).await;
+        findings.add(enrolled);
         if prepared.is_complete {
             let ground = Ground {
                 durability,
@@ -180,8 +183,6 @@ impl Pass<'_> {
                 self.bring_about(rendered.objects).await;
             }
         }
-        let enrolled = enrol::in_pass(self.context, &self.federation, &self.seen, &prepared.keys).await;
-        findings.add(enrolled);
         self.tell_done();
         let told = self.tell_status(durability, &findings).await;
         let again = if self.waiting.is_empty() && !self.refused { None } else { Some(LOOK_AGAIN) };

@@ -4,6 +4,7 @@
 mod args;
 mod check;
 mod drain;
+mod join;
 mod node_config;
 mod print;
 mod status;
@@ -24,7 +25,8 @@ use crate::process::{StopSignals, take_memory_as_needed};
 use crate::remote::explain;
 use crate::service;
 use crate::settings::here::{self, complain, print};
-use crate::settings::{Checker, Flags, Problem, RawArgs, problem};
+use crate::settings::problem::Source;
+use crate::settings::{Checker, Flags, Problem, RawArgs, Surroundings, problem};
 
 const REFUSED: u8 = 2;
 /// By this name the program means by 0 what Flower means by it.
@@ -47,7 +49,7 @@ fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     if arguments.first().is_some_and(|first| first == "status" || first == "drain") {
         return Err(ask_running(called, &flags, arguments));
     }
-    let raw: RawArgs<SupernodeArgs> = here::read(&flags, arguments)?;
+    let raw = with_bundle(here::read(&flags, arguments)?, &flags, arguments)?;
     let zero = if called == FLOWERS_NAME { Zero::Never } else { Zero::Unlimited };
     let checked = check_here(&raw, zero).map_err(|problems| {
         complain(&problem::report(called, &problems));
@@ -58,6 +60,34 @@ fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
         return Err(print(&print::config_file(&checked, &raw.sources)));
     }
     Ok(checked)
+}
+
+/// What `--join` brings, below what is said beside it.
+fn with_bundle(
+    mut raw: RawArgs<SupernodeArgs>,
+    flags: &Flags,
+    arguments: &[OsString],
+) -> Result<RawArgs<SupernodeArgs>, ExitCode> {
+    let place = here::with_surroundings(|around| bundle_place(&raw, around));
+    let Some((path, state_dir)) = place else { return Ok(raw) };
+    match join::settings(&path, raw.args.identity.node.as_deref(), &state_dir) {
+        Ok(base) => here::read_over(Some(&base), flags, arguments),
+        Err(problems) => {
+            let place = raw.sources.get("join").unwrap_or(&Source::Default).locate("join");
+            raw.problems.extend(problems.into_iter().map(|(what, to_do)| Problem::new(what, &*place, to_do)));
+            raw.incomplete = true;
+            Ok(raw)
+        }
+    }
+}
+
+/// Where what `--join` names is, and the directory that keeps it. Without a place for the state nothing is kept; that is told
+/// by the checks.
+fn bundle_place(raw: &RawArgs<SupernodeArgs>, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
+    let checker = Checker::new(raw, around);
+    let path = checker.resolve("join", raw.args.identity.join.as_deref()?);
+    let given = raw.args.identity.state_dir.as_deref().map(|given| checker.resolve("state-dir", given));
+    Some((path, given.or_else(|| checker.default_state_dir("supernode"))?))
 }
 
 /// Lets clap read what follows: what is asked of a running node has few flags, and no configuration file.

@@ -105,6 +105,39 @@ fn flag_beats_environment_beats_file_beats_default() {
 }
 
 #[test]
+fn what_a_site_was_given_counts_less_than_what_is_said_here() {
+    let home = home();
+    // Of node 0: superlink = "far:1", name = "lab-0", insecure = true.
+    let settings = "c3VwZXJsaW5rID0gImZhcjoxIgpuYW1lID0gImxhYi0wIgppbnNlY3VyZSA9IHRydWUK";
+    let secret = format!("kind: Secret\ndata:\n  address: ZmFyOjE=\n  node-0.toml: {settings}\n");
+    fs::write(home.path().join("lab.yaml"), secret).expect("file");
+    fs::write(home.path().join("node.toml"), "name = 'ward'\n").expect("file");
+    let mounted = home.path().join("join");
+    fs::create_dir(&mounted).expect("directory");
+    fs::write(mounted.join("node-0.toml"), "superlink = 'far:1'\ninsecure = true\n").expect("file");
+    let printed = |arguments: &[&str]| {
+        let output = supernode(&home, &[arguments, &["--print-config"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let joined = printed(&["--join", "lab.yaml"]);
+    for line in ["superlink = \"far:1\" #", "name = \"lab-0\" #", "insecure = true #", "/join/node-0.toml line 1"] {
+        assert!(joined.contains(line), "{line}\n{joined}");
+    }
+    let beside = printed(&["--join", "lab.yaml", "--config", "node.toml", "--superlink", "near:2"]);
+    assert!(beside.contains("superlink = \"near:2\" #") && beside.contains("name = \"ward\" #"), "{beside}");
+    assert!(printed(&["--join", "join", "--node", "0"]).contains("superlink = \"far:1\" #"));
+
+    let refused = supernode(&home, &["--join", "lab.yaml", "--node", "3", "--gpus", "0"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let told = text(&refused.stderr);
+    assert!(told.contains("2 problems") && told.contains("lab.yaml: there is no entry node-3.toml"), "{told}");
+    assert!(told.contains("where: command line, --join"), "{told}");
+    let alone = supernode(&home, &["--insecure", "--node", "3"]);
+    assert!(text(&alone.stderr).contains("there is no --join"), "{}", text(&alone.stderr));
+}
+
+#[test]
 fn zero_retries_mean_what_the_name_of_the_program_says() {
     let home = home();
     let arguments = ["--insecure", "--max-retries", "0", "--print-config"];

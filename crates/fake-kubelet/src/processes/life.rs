@@ -103,6 +103,8 @@ impl Life {
     }
 
     async fn run_in(&mut self, sandbox: &Sandbox, directory: &Path) {
+        // From before they are read: what changes in between is not missed.
+        let changed = self.shared.world.changes();
         let mut volumes = Volumes::of(&self.pod, &directory.join("volumes"));
         let Some(places) = self.volumes(&mut volumes).await else { return };
         if let Err(why) = self.shared.write_names(&self.pod, directory, sandbox.address) {
@@ -111,7 +113,7 @@ impl Life {
         let home = Home { network: sandbox.pid(), directory: directory.to_owned(), volumes: places };
         tokio::select! {
             () = self.run_containers(&home) => {}
-            () = self.refresh(&mut volumes) => {}
+            () = self.refresh(&mut volumes, changed) => {}
         }
     }
 
@@ -127,8 +129,8 @@ impl Life {
     }
 
     /// Secrets and maps that change are changed in the pod too. Ends never.
-    async fn refresh(&self, volumes: &mut Volumes) {
-        let (shared, mut changed) = (&self.shared, self.shared.world.changes());
+    async fn refresh(&self, volumes: &mut Volumes, mut changed: watch::Receiver<()>) {
+        let shared = &self.shared;
         loop {
             if changed.changed().await.is_err() {
                 std::future::pending::<()>().await;

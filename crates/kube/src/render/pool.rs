@@ -18,6 +18,8 @@ const CONTAINER: &str = "supernode";
 const SUPEREXEC_CONTAINER: &str = "superexec-clientapp";
 /// For how long a node may finish what it does.
 const DEFAULT_DRAIN_S: u32 = 600;
+/// A node of Flower ends at once when it is told to, and never if it is told in its first seconds.
+const FLOWER_GRACE_S: u32 = 30;
 const POD_NAME: &str = "POD_NAME";
 /// Of pods of a StatefulSet, since Kubernetes 1.28.
 const POD_INDEX_LABEL: &str = "metadata.labels['apps.kubernetes.io/pod-index']";
@@ -133,7 +135,8 @@ fn pod_template(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     for volume in outfit.volumes {
         env::add(&mut volumes, volume, Key::Name);
     }
-    let drain = spec.upgrade.drain_timeout_seconds.unwrap_or(DEFAULT_DRAIN_S);
+    let usual = if programs.supernode.is_trellis() { DEFAULT_DRAIN_S } else { FLOWER_GRACE_S };
+    let drain = spec.upgrade.drain_timeout_seconds.unwrap_or(usual);
     let mut pod = pod_fields(programs.supernode, drain.into());
     pod.insert("containers".to_owned(), Value::Array(containers));
     pod.extend(gpus.pod_fields());

@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 
 use super::secret::SecretSeen;
 use crate::federation::{Federation, Mode};
+use crate::flower::{Programs, Release};
 use crate::render::Problem;
+
+/// The first release whose SuperLinks are known to be told keys of nodes, and to forget them, by the Control API.
+const KEYS_BY_CONTROL: Release = Release::of(25);
 
 /// The keys of one pool: which are to be made, and which belong to nodes that left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,15 +32,30 @@ pub fn secrets(federation: &Federation) -> BTreeMap<String, String> {
     pools.map(|pool| (pool.name.clone(), secret_name(federation, &pool.name))).collect()
 }
 
-/// Pods of a DaemonSet have names that nobody knows before they are there, so no key can be made for them before.
+/// Why keys of nodes cannot be what is asked for. Pods of a DaemonSet have names that nobody knows before they are there, so no
+/// key can be made for them before; and a SuperLink must take keys while it runs.
 pub fn problems(federation: &Federation) -> Vec<Problem> {
-    let refused = federation.spec.security.node_auth && federation.spec.mode == Mode::DaemonSet;
-    let problem = || Problem {
+    let spec = &federation.spec;
+    if !spec.security.node_auth {
+        return Vec::new();
+    }
+    let problem = |what: String, to_do: &str| Problem {
         place: "spec.security.nodeAuth".to_owned(),
-        what: "pods of a DaemonSet have no names that a key could be made for before they start".to_owned(),
-        to_do: "use mode StatefulSet (with a topology spread over nodes), or nodeAuth: false".to_owned(),
+        what,
+        to_do: to_do.to_owned(),
     };
-    refused.then(problem).into_iter().collect()
+    let mut problems = Vec::new();
+    if spec.mode == Mode::DaemonSet {
+        let what = "pods of a DaemonSet have no names that a key could be made for before they start";
+        let to_do = "use mode StatefulSet (with a topology spread over nodes), or nodeAuth: false";
+        problems.push(problem(what.to_owned(), to_do));
+    }
+    let superlink = Programs::of(federation).superlink;
+    if superlink.before(KEYS_BY_CONTROL) {
+        let what = format!("a SuperLink of {superlink} takes no keys of nodes while it runs");
+        problems.push(problem(what, "use an image of Flower 1.25 or later, or of Trellis, or nodeAuth: false"));
+    }
+    problems
 }
 
 /// What is to be done about the keys of each pool. `sizes` are pools whose size is not what the resource says, `live` how many

@@ -504,6 +504,26 @@ fn what_cannot_be_is_told_at_once() {
 }
 
 #[test]
+fn a_superlink_that_cannot_be_told_keys_is_refused_before_anything_waits_for_them() {
+    let with = |image: &str| {
+        federation(|r| {
+            r["spec"]["superlink"]["image"] = json!(image);
+            r["spec"]["security"] = json!({"nodeAuth": true});
+        })
+    };
+    for (image, refused) in [
+        ("flwr/superlink:1.22.0", true),
+        ("flwr/superlink:1.25.0", false),
+        ("flwr/superlink:1.42.0", false),
+        ("trellis", false),
+    ] {
+        let decision = Namespace::default().pass(&with(image), NOW);
+        let told = decision.problems.iter().any(|one| one.what.contains("takes no keys of nodes while it runs"));
+        assert_eq!((told, decision.trust.is_none()), (refused, refused), "{image}");
+    }
+}
+
+#[test]
 fn keys_of_nodes_come_and_go_with_pods() {
     let federation = federation(|r| r["spec"]["security"] = json!({"nodeAuth": true}));
     let key = |name: &str| (name.to_owned(), Vec::new());

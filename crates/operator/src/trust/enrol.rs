@@ -22,6 +22,8 @@ const KNOWN: &str = "already in use";
 const GONE: &str = "unregistered";
 /// How often it is looked at whether a SuperLink still knows its nodes.
 const LOOK: Duration = Duration::from_secs(60);
+/// After a try that came to nothing: the way to a SuperLink that has just become ready may open a moment later.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The keys of a federation's nodes.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +86,11 @@ pub async fn in_pass(context: &Context, federation: &Federation, seen: &cache::S
         let message = format!("nodes cannot be made known to the SuperLink: {why}");
         Condition::new(ENROLLED, false, "SuperLinkUnreachable", message)
     };
-    findings.conditions.push(told.unwrap_or_else(failed));
+    let told = told.unwrap_or_else(failed);
+    if told.holds != Some(true) {
+        findings.again = Some(TRY_AGAIN);
+    }
+    findings.conditions.push(told);
     findings
 }
 

@@ -31,6 +31,8 @@ pub struct RawArgs<A> {
 pub struct Outside<'a> {
     pub environment: &'a BTreeMap<String, OsString>,
     pub read_file: &'a dyn Fn(&Path) -> std::io::Result<String>,
+    /// A file of settings that counts less than everything else that is said.
+    pub base: Option<&'a Path>,
 }
 
 /// Merges what the command line says with environment and file.
@@ -43,10 +45,12 @@ pub fn gather<A: FromArgMatches + Default>(scanned: Scanned, flags: &Flags, outs
         joined(scanned.values, flags).into_iter().map(|(name, value)| (name, value, Source::CommandLine));
     let stronger: Vec<_> = environment.into_iter().chain(command_line).collect();
 
-    if let Some((_, path, source)) = stronger.iter().rev().find(|(name, ..)| name == "config") {
-        let file = read_config(path, source, flags, outside);
+    let config = stronger.iter().rev().find(|(name, ..)| name == "config");
+    let config = config.map(|(_, path, source)| read_config(Path::new(path), source, flags, outside));
+    let base = outside.base.map(|path| read_config(path, &Source::CommandLine, flags, outside));
+    for file in base.into_iter().chain(config) {
         raw.problems.extend(file.problems);
-        raw.incomplete = file.incomplete;
+        raw.incomplete |= file.incomplete;
         merged.extend(file.values.into_iter().map(|(name, value, source)| (name, (value, source))));
     }
     merged.extend(stronger.into_iter().map(|(name, value, source)| (name, (value, source))));
@@ -127,8 +131,7 @@ fn misspelt(variable: &str, flags: &Flags) -> Option<String> {
     Some(format!("environment variable {variable} is not known and ignored; did you mean {}?", variable_of(meant)))
 }
 
-fn read_config(path: &str, source: &Source, flags: &Flags, outside: &Outside<'_>) -> FileSettings {
-    let path = Path::new(path);
+fn read_config(path: &Path, source: &Source, flags: &Flags, outside: &Outside<'_>) -> FileSettings {
     match (outside.read_file)(path) {
         Ok(text) => config_file::parse(path, &text, flags),
         Err(error) => {
@@ -170,7 +173,7 @@ mod tests {
             Some("link.toml") => Ok(file.to_owned()),
             _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
         };
-        let outside = Outside { environment: &environment, read_file: &read_file };
+        let outside = Outside { environment: &environment, read_file: &read_file, base: None };
         gather(scan(&arguments, &flags), &flags, &outside)
     }
 

@@ -22,13 +22,22 @@ const LARGEST_FILE_BYTES: u64 = 1 << 20;
 
 /// What was asked for, from all places; or help or version was, and has been shown.
 pub fn read<A: FromArgMatches + Default>(flags: &Flags, arguments: &[OsString]) -> Result<RawArgs<A>, ExitCode> {
+    read_over(None, flags, arguments)
+}
+
+/// The same, over a file of settings that counts less than everything else.
+pub fn read_over<A: FromArgMatches + Default>(
+    base: Option<&Path>,
+    flags: &Flags,
+    arguments: &[OsString],
+) -> Result<RawArgs<A>, ExitCode> {
     let scanned = scan::scan(arguments, flags);
     if let Some(flag) = scanned.show {
         return Err(crate::show(flags.show(flag)));
     }
     let environment: BTreeMap<String, OsString> =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect();
-    let outside = Outside { environment: &environment, read_file: &|path| std::fs::read_to_string(path) };
+    let outside = Outside { environment: &environment, read_file: &|path| std::fs::read_to_string(path), base };
     Ok(gather(scanned, flags, &outside))
 }
 

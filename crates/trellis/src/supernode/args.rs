@@ -22,6 +22,10 @@ Examples:
     {called} --superlink link.example.org:9092 --root-certificates ca.crt \\
         --auth-supernode-private-key node.key --node-config 'partition-id=0 num-partitions=10'
 
+  Join a federation in Kubernetes with what its operator gave the site `lab`:
+    kubectl get secret demo-join-lab -o yaml > lab.yaml
+    {called} --join lab.yaml --node 0
+
   Run apps with the packages of a virtual environment, on one GPU:
     {called} --insecure --python ~/venv/bin/python --gpus 1
 
@@ -166,6 +170,18 @@ pub struct IdentityArgs {
     /// Under $XDG_STATE_HOME where that is set. Several nodes on one machine need one each.
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<String>,
+
+    /// What this machine's site was given to join a federation in Kubernetes: the Secret `<federation>-join-<site>`
+    ///
+    /// As a file (`kubectl get secret demo-join-lab -o yaml > lab.yaml`, or -o json) or as a directory, where it is mounted. It
+    /// brings --superlink, --name, --root-certificates (or --insecure) and --auth-supernode-private-key; what is said in other
+    /// ways counts more. From a file, key and certificates are kept in the state directory.
+    #[arg(long, value_name = "FILE")]
+    pub join: Option<String>,
+
+    /// Which node of the site this is, from 0; only with --join, where the site has several
+    #[arg(long, value_name = "N")]
+    pub node: Option<String>,
 
     /// What the node is called in lists and reports of a SuperLink of Trellis, up to 64 characters
     ///

@@ -85,6 +85,7 @@ pub fn check(raw: &RawArgs<SupernodeArgs>, zero: Zero, machine: &Machine<'_>) ->
     let retry = checker.retry(zero);
     let state_dir = checker.state_dir();
     let key = checker.key(machine);
+    checker.join();
     let name = checker.name();
     let (node_config, given_node_config) = checker.node_config(machine);
     let (trusted_entities, trusted_entities_file) = checker.trusted_entities(machine);

@@ -23,7 +23,7 @@ const TLS: &str = "--ssl-certfile c.pem --ssl-keyfile k.pem --ssl-ca-certfile ca
 fn raw(line: &str, file: &str) -> RawArgs<SuperlinkArgs> {
     let flags = Flags::new::<SuperlinkArgs>("trellis superlink", &SUPERLINK);
     let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-    let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(file.to_owned()) };
+    let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(file.to_owned()), base: None };
     gather(scan(&arguments, &flags), &flags, &outside)
 }
 

@@ -33,6 +33,15 @@ impl Checker<'_> {
         Some(path)
     }
 
+    /// What it brings is here already, as settings.
+    pub(super) fn join(&mut self) {
+        let args = &self.raw.args.identity;
+        if args.node.is_some() && args.join.is_none() {
+            let advice = "give the Secret of the site with --join, or leave it out";
+            self.refuse(&["node"], "--node says which node of a site this is, and there is no --join", advice);
+        }
+    }
+
     pub(super) fn name(&mut self) -> Option<String> {
         let name = self.raw.args.identity.name.as_deref()?.trim();
         if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {

@@ -39,7 +39,7 @@ fn words(line: &str) -> Vec<OsString> {
 /// Arguments as they would be gathered; `file` is what `/etc/node.toml` holds.
 fn raw(line: &str, file: &str) -> RawArgs<SupernodeArgs> {
     let flags = Flags::new::<SupernodeArgs>("trellis supernode", &SUPERNODE);
-    let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(file.to_owned()) };
+    let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(file.to_owned()), base: None };
     gather(scan(&words(line), &flags), &flags, &outside)
 }
 

@@ -1,0 +1,276 @@
+//! Reads what a site outside of a cluster was given (the Secret `<federation>-join-<site>`): exported into a file, or mounted as a
+//! directory. Of it becomes a file of settings, weaker than all that is said beside it. What settings mean is not known here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tempfile::NamedTempFile;
+use yaml_rust2::{Yaml, YamlLoader};
+
+/// In the state directory: what came in a file.
+const DIRECTORY: &str = "join";
+const PRIVATE_DIRECTORY: u32 = 0o700;
+/// The API server takes no Secret above 1 MiB; in base64 it is a third longer, and notes about its past come with it.
+const LARGEST_FILE_BYTES: u64 = 4 << 20;
+/// Settings that name another entry.
+const FILES: [&str; 2] = ["root-certificates", "auth-supernode-private-key"];
+/// A site is told where to connect and how. What it runs there it decides itself.
+const MAY_BE_SET: [&str; 5] = ["superlink", "name", "insecure", FILES[0], FILES[1]];
+const EXPORT: &str = "export it again: kubectl get secret FEDERATION-join-SITE -o yaml > FILE";
+
+type Entries = BTreeMap<String, Vec<u8>>;
+
+/// What is wrong, and what to do.
+type Wrong = (String, String);
+
+/// The file with the settings of this machine's node. What came in a file is kept in the state directory, for its user alone.
+pub fn settings(path: &Path, node: Option<&str>, state_dir: &Path) -> Result<PathBuf, Vec<Wrong>> {
+    let unreadable = |error: io::Error| vec![wrong(format!("{} cannot be read: {error}", path.display()), EXPORT)];
+    let is_directory = fs::metadata(path).map_err(unreadable)?.is_dir();
+    let entries = match is_directory {
+        true => mounted(path).map_err(unreadable)?,
+        false => exported(&small(path).map_err(unreadable)?).map_err(|problems| placed(path, problems))?,
+    };
+    let wanted = wanted(&entries, node).map_err(|problems| placed(path, problems))?;
+    let directory = match is_directory {
+        true => path.to_owned(),
+        false => {
+            let directory = state_dir.join(DIRECTORY);
+            keep(&directory, &entries, &wanted.files).map_err(|error| {
+                let what = format!("what is in {} cannot be kept in {}: {error}", path.display(), directory.display());
+                vec![wrong(what, "give a directory that can be written with --state-dir")]
+            })?;
+            directory
+        }
+    };
+    Ok(directory.join(wanted.settings))
+}
+
+fn wrong(what: impl Into<String>, to_do: impl Into<String>) -> Wrong {
+    (what.into(), to_do.into())
+}
+
+fn placed(path: &Path, problems: Vec<Wrong>) -> Vec<Wrong> {
+    problems.into_iter().map(|(what, to_do)| (format!("{}: {what}", path.display()), to_do)).collect()
+}
+
+fn small(path: &Path) -> io::Result<String> {
+    let about = path.metadata()?;
+    if !about.is_file() || about.len() > LARGEST_FILE_BYTES {
+        return Err(io::Error::other(format!("it is not a file of at most {LARGEST_FILE_BYTES} bytes")));
+    }
+    fs::read_to_string(path)
+}
+
+/// A Secret as a pod sees it. What begins with a dot is the kubelet's.
+fn mounted(directory: &Path) -> io::Result<Entries> {
+    let mut entries = Entries::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') && entry.path().is_file() {
+            // Keys of other nodes need not be readable here: only that they are there counts.
+            entries.insert(name, fs::read(entry.path()).unwrap_or_default());
+        }
+    }
+    Ok(entries)
+}
+
+/// A Secret as `kubectl get -o yaml` or `-o json` prints it.
+fn exported(text: &str) -> Result<Entries, Vec<Wrong>> {
+    let documents = YamlLoader::load_from_str(text)
+        .map_err(|error| vec![wrong(format!("it is neither YAML nor JSON: {error}"), EXPORT)])?;
+    let [secret] = documents.as_slice() else {
+        return Err(vec![wrong(format!("it has {} documents, not one", documents.len()), EXPORT)]);
+    };
+    match secret["kind"].as_str() {
+        Some("Secret") => {}
+        Some(kind) => return Err(vec![wrong(format!("it is a {kind}, not a Secret"), EXPORT)]),
+        None => return Err(vec![wrong("it is no Secret of Kubernetes", EXPORT)]),
+    }
+    let Yaml::Hash(data) = &secret["data"] else { return Err(vec![wrong("the Secret has no entries", EXPORT)]) };
+    let (mut entries, mut problems) = (Entries::new(), Vec::new());
+    for (name, value) in data {
+        let name = name.as_str().unwrap_or_default();
+        match value.as_str().and_then(|text| STANDARD.decode(text.trim()).ok()) {
+            Some(bytes) => drop(entries.insert(name.to_owned(), bytes)),
+            None => problems.push(wrong(format!("its entry {name} is damaged: it is no base64"), EXPORT)),
+        }
+    }
+    if problems.is_empty() { Ok(entries) } else { Err(problems) }
+}
+
+/// What one node needs of the entries.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    settings: String,
+    /// All files, the settings last: who finds them finds what they name.
+    files: Vec<String>,
+}
+
+fn wanted(entries: &Entries, node: Option<&str>) -> Result<Wanted, Vec<Wrong>> {
+    let settings = format!("node-{}.toml", index(entries, node).map_err(|problem| vec![problem])?);
+    let text = String::from_utf8_lossy(&entries[&settings]).into_owned();
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| vec![wrong(format!("{settings} is damaged: {}", error.message()), EXPORT)])?;
+    let (mut files, mut problems) = (Vec::new(), Vec::new());
+    for (name, value) in &table {
+        if !MAY_BE_SET.contains(&name.as_str()) {
+            let to_do = format!("remove it there, or say it here: --{name}");
+            problems.push(wrong(format!("{settings} sets {name}, which is for this machine to say"), to_do));
+        }
+        if !FILES.contains(&name.as_str()) {
+            continue;
+        }
+        // A name of another place is no entry either.
+        let file = value.as_str().unwrap_or_default();
+        match entries.get(file).is_some_and(|bytes| !bytes.is_empty()) {
+            true => files.push(file.to_owned()),
+            false => problems.push(wrong(format!("there is no entry {file:?}, which {settings} names"), EXPORT)),
+        }
+    }
+    files.push(settings.clone());
+    if problems.is_empty() { Ok(Wanted { settings, files }) } else { Err(problems) }
+}
+
+/// Which node this machine is.
+fn index(entries: &Entries, node: Option<&str>) -> Result<u32, Wrong> {
+    let number = |name: &str| name.strip_prefix("node-")?.strip_suffix(".toml")?.parse().ok();
+    let there: BTreeSet<u32> = entries.keys().filter_map(|name| number(name)).collect();
+    let listed = there.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let given = match node {
+        Some(text) => Some(text.parse().map_err(|_| wrong(format!("--node {text:?} is no number"), "count from 0"))?),
+        None => None,
+    };
+    match (given, there.first()) {
+        (_, None) => Err(wrong("there is no entry node-0.toml: it has settings of no node", EXPORT)),
+        (Some(index), _) if there.contains(&index) => Ok(index),
+        (Some(index), _) => {
+            let to_do =
+                format!("give one of these with --node: {listed}; or raise `nodes` of the site, and export again");
+            Err(wrong(format!("there is no entry node-{index}.toml"), to_do))
+        }
+        (None, Some(only)) if there.len() == 1 => Ok(*only),
+        (None, _) => {
+            let to_do = "say which one this is with --node; each is for one machine";
+            Err(wrong(format!("it has settings of several nodes: {listed}"), to_do))
+        }
+    }
+}
+
+/// Each file appears whole, and is its user's alone.
+fn keep(directory: &Path, entries: &Entries, files: &[String]) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory)?;
+    for name in files {
+        // Made with mode 0600.
+        let mut file = NamedTempFile::new_in(directory)?;
+        file.write_all(&entries[name])?;
+        file.as_file().sync_all()?;
+        file.persist(directory.join(name)).map_err(|failed| failed.error)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const SETTINGS: &str =
+        "superlink = \"h:1\"\nroot-certificates = \"ca.crt\"\nauth-supernode-private-key = \"node-1.key\"\n";
+
+    fn secret(entries: &[(&str, &str)]) -> String {
+        let lines: String =
+            entries.iter().map(|(name, text)| format!("  {name}: {}\n", STANDARD.encode(text))).collect();
+        format!("apiVersion: v1\ndata:\n{lines}kind: Secret\nmetadata:\n  name: demo-join-lab\n")
+    }
+
+    fn whole() -> Vec<(&'static str, &'static str)> {
+        let first = ("node-0.toml", "superlink = \"h:1\"\ninsecure = true\n");
+        vec![("address", "h:1"), ("ca.crt", "CA"), first, ("node-1.key", "KEY"), ("node-1.toml", SETTINGS)]
+    }
+
+    fn joined(text: &str, node: Option<&str>) -> Result<(tempfile::TempDir, PathBuf), Vec<Wrong>> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("lab.yaml");
+        fs::write(&file, text).expect("written");
+        let place = settings(&file, node, &directory.path().join("state"))?;
+        Ok((directory, place))
+    }
+
+    #[test]
+    fn what_one_node_needs_is_kept_for_its_user_alone() {
+        let as_json = r#"{"kind":"Secret","data":{"node-1.toml":"aW5zZWN1cmUgPSB0cnVlCg=="}}"#;
+        let (home, place) = joined(&secret(&whole()), Some("1")).expect("good");
+        assert_eq!(place, home.path().join("state/join/node-1.toml"));
+        let mut kept: Vec<_> = fs::read_dir(home.path().join("state/join"))
+            .expect("there")
+            .map(|entry| entry.expect("an entry"))
+            .map(|entry| (entry.file_name().into_string().expect("text"), entry.metadata().expect("there")))
+            .map(|(name, about)| (name, about.permissions().mode() & 0o777))
+            .collect();
+        kept.sort();
+        let expected = [("ca.crt", 0o600), ("node-1.key", 0o600), ("node-1.toml", 0o600)];
+        assert_eq!(kept, expected.map(|(name, mode)| (name.to_owned(), mode)));
+        assert_eq!(fs::read_to_string(place.with_file_name("node-1.key")).expect("there"), "KEY");
+        // The only one there is need not be named.
+        let (_home, place) = joined(as_json, None).expect("good");
+        assert_eq!(fs::read_to_string(place).expect("there"), "insecure = true\n");
+    }
+
+    #[test]
+    fn a_mounted_secret_is_used_where_it_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let data = directory.path().join("..data");
+        fs::create_dir(&data).expect("made");
+        for (name, text) in whole() {
+            fs::write(data.join(name), text).expect("written");
+            std::os::unix::fs::symlink(Path::new("..data").join(name), directory.path().join(name)).expect("linked");
+        }
+        let place = settings(directory.path(), Some("1"), Path::new("/nowhere")).expect("good");
+        assert_eq!(place, directory.path().join("node-1.toml"));
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let without = |name: &str| whole().into_iter().filter(|(entry, _)| *entry != name).collect::<Vec<_>>();
+        for (text, node, expected) in [
+            (secret(&whole()), None, vec!["it has settings of several nodes: 0, 1"]),
+            (secret(&whole()), Some("7"), vec!["there is no entry node-7.toml"]),
+            (secret(&whole()), Some("first"), vec!["--node \"first\" is no number"]),
+            (secret(&without("ca.crt")), Some("1"), vec!["there is no entry \"ca.crt\", which node-1.toml names"]),
+            (secret(&[("address", "h:1")]), None, vec!["there is no entry node-0.toml: it has settings of no node"]),
+            (
+                secret(&[("node-0.toml", "python = \"/tmp/x\"\nroot-certificates = \"../../etc/passwd\"\n")]),
+                None,
+                vec![
+                    "node-0.toml sets python, which is for this machine to say",
+                    "there is no entry \"../../etc/passwd\", which node-0.toml names",
+                ],
+            ),
+            ("kind: ConfigMap\n".to_owned(), None, vec!["it is a ConfigMap, not a Secret"]),
+            ("kind: Secret\n".to_owned(), None, vec!["the Secret has no entries"]),
+            (
+                "kind: Secret\ndata: {a: '%', b: '!'}\n".to_owned(),
+                None,
+                vec!["its entry a is damaged: it is no base64", "its entry b is damaged: it is no base64"],
+            ),
+            ("hello".to_owned(), None, vec!["it is no Secret of Kubernetes"]),
+            (String::new(), None, vec!["it has 0 documents, not one"]),
+        ] {
+            let problems = joined(&text, node).expect_err("bad");
+            let found: Vec<&str> =
+                problems.iter().map(|(what, _)| what.split_once("lab.yaml: ").expect("the file").1).collect();
+            assert_eq!(found, expected, "{text}");
+        }
+        let problems = settings(Path::new("/no/such/file"), None, Path::new("/")).expect_err("bad");
+        assert!(problems[0].0.starts_with("/no/such/file cannot be read: "), "{problems:?}");
+    }
+}
