@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use trellis_plan::conformance::wishes;
 use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Spec};
-use trellis_spec::{ConfigValue, Endpoints, Isolation, KubeSite, Persistence, Resources, Runtime, Tls};
+use trellis_spec::{ConfigValue, Endpoints, KubeSite, Resources};
 
 pub fn id(text: &str) -> ResourceId {
     ResourceId::try_from(text.to_owned()).expect("an id")
@@ -24,50 +25,19 @@ pub fn desired(part: &str) -> Desired {
 
 pub fn coordinator() -> CoordinatorSpec {
     CoordinatorSpec {
-        runtime: Runtime::Trellis,
         program: Some("1.0.0".to_owned()),
-        image: None,
-        containers: None,
         endpoints: Endpoints { advertise: vec!["fl.example.org".to_owned()], ..Endpoints::default() },
-        persistence: Persistence::Disk { path: None, size_bytes: None },
-        isolation: Isolation::Subprocess,
-        resources: Resources::default(),
-        env: BTreeMap::new(),
-        python: None,
-        extra_args: Vec::new(),
-        tls: Tls::Auto,
-        node_auth: false,
-        metrics: false,
         json_logs: true,
-        tunnel: None,
-        keepalive: None,
+        ..wishes::coordinator()
     }
 }
 
 pub fn node() -> NodeSpec {
     NodeSpec {
-        runtime: Runtime::Trellis,
         program: Some("1.0.0".to_owned()),
-        image: None,
-        containers: None,
-        framework: None,
-        client_app: None,
-        isolation: Isolation::Subprocess,
         resources: Resources { cpu_millis: Some(500), memory_bytes: Some(1 << 30), disk_bytes: None },
-        gpu: None,
-        shard: 0,
-        shards: 2,
         node_config: BTreeMap::from([("partition-id".to_owned(), ConfigValue::Int(0))]),
-        env: BTreeMap::new(),
-        python: None,
-        extra_args: Vec::new(),
-        coordinator: "fl.example.org:9092".to_owned(),
-        tls: Tls::Auto,
-        node_auth: false,
-        metrics: false,
         json_logs: true,
-        tunnel: None,
-        keepalive: None,
-        rules: None,
+        ..wishes::node("fl.example.org:9092")
     }
 }

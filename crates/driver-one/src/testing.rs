@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use trellis_plan::conformance::wishes;
 use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Spec};
-use trellis_spec::{
-    ConfigValue, Endpoints, Gpu, GpuVendor, Isolation, Name, OneImages, OneSite, Persistence, Resources, Runtime, Tls,
-};
+use trellis_spec::{ConfigValue, Endpoints, Gpu, GpuVendor, Name, OneImages, OneSite, Resources};
 
 use crate::view::{Life, VmSeen};
 
@@ -50,51 +49,19 @@ pub fn desired(part: &str) -> Desired {
 
 pub fn coordinator() -> CoordinatorSpec {
     CoordinatorSpec {
-        runtime: Runtime::Trellis,
-        program: None,
-        image: None,
-        containers: None,
         endpoints: Endpoints { advertise: vec!["fl.example.org".to_owned()], ..Endpoints::default() },
-        persistence: Persistence::Disk { path: None, size_bytes: None },
-        isolation: Isolation::Subprocess,
-        resources: Resources::default(),
-        env: BTreeMap::new(),
-        python: None,
-        extra_args: Vec::new(),
-        tls: Tls::Auto,
-        node_auth: false,
         metrics: true,
         json_logs: true,
-        tunnel: None,
-        keepalive: None,
+        ..wishes::coordinator()
     }
 }
 
 pub fn node() -> NodeSpec {
     NodeSpec {
-        runtime: Runtime::Trellis,
-        program: None,
-        image: None,
-        containers: None,
-        framework: None,
-        client_app: None,
-        isolation: Isolation::Subprocess,
         resources: Resources { cpu_millis: Some(1500), memory_bytes: Some(4 << 30), disk_bytes: None },
-        gpu: None,
-        shard: 0,
-        shards: 2,
         node_config: BTreeMap::from([("partition-id".to_owned(), ConfigValue::Int(0))]),
-        env: BTreeMap::new(),
-        python: None,
-        extra_args: Vec::new(),
-        coordinator: "10.0.0.4:9092".to_owned(),
-        tls: Tls::Auto,
-        node_auth: false,
-        metrics: false,
         json_logs: true,
-        tunnel: None,
-        keepalive: None,
-        rules: None,
+        ..wishes::node("10.0.0.4:9092")
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod driver;
 mod store;
+pub mod wishes;
 
 use std::sync::Arc;
 

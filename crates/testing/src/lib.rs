@@ -1,7 +1,9 @@
 //! What tests of several crates share. No program depends on it.
 
+mod clock;
 pub mod kube;
 pub mod ports;
 mod stand_in;
 
+pub use clock::RealClock;
 pub use stand_in::stand_in;

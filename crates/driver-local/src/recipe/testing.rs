@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
+use trellis_plan::conformance::wishes;
 use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId};
-use trellis_spec::{ConfigValue, Endpoints, Isolation, Persistence, Resources, Runtime, Tls};
+use trellis_spec::{ConfigValue, Runtime, Tls};
 
 use super::{Place, Ports, Program, ServedFiles, TlsFiles};
 
@@ -36,53 +37,12 @@ pub fn with_tls(place: Place) -> Place {
 }
 
 pub fn coordinator(runtime: Runtime) -> CoordinatorSpec {
-    CoordinatorSpec {
-        runtime,
-        program: None,
-        image: None,
-        containers: None,
-        endpoints: Endpoints::default(),
-        persistence: Persistence::Disk { path: None, size_bytes: None },
-        isolation: Isolation::Subprocess,
-        resources: Resources::default(),
-        env: BTreeMap::new(),
-        python: None,
-        extra_args: Vec::new(),
-        tls: Tls::Off,
-        node_auth: false,
-        metrics: false,
-        json_logs: false,
-        tunnel: None,
-        keepalive: None,
-    }
+    CoordinatorSpec { runtime, tls: Tls::Off, ..wishes::coordinator() }
 }
 
 pub fn node(runtime: Runtime) -> NodeSpec {
-    NodeSpec {
-        runtime,
-        program: None,
-        image: None,
-        containers: None,
-        framework: None,
-        client_app: None,
-        isolation: Isolation::Subprocess,
-        resources: Resources::default(),
-        gpu: None,
-        shard: 0,
-        shards: 2,
-        node_config: BTreeMap::from([("partition-id".to_owned(), ConfigValue::Int(0))]),
-        env: BTreeMap::new(),
-        python: None,
-        extra_args: Vec::new(),
-        coordinator: "127.0.0.1:1".to_owned(),
-        tls: Tls::Off,
-        node_auth: false,
-        metrics: false,
-        json_logs: false,
-        tunnel: None,
-        keepalive: None,
-        rules: None,
-    }
+    let node_config = BTreeMap::from([("partition-id".to_owned(), ConfigValue::Int(0))]);
+    NodeSpec { runtime, node_config, tls: Tls::Off, ..wishes::node("127.0.0.1:1") }
 }
 
 /// A program as somebody would type it.

@@ -4,16 +4,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
 use tempfile::TempDir;
 use trellis_driver_one::{HouseSettings, Limits, OneDriver, OneHouse, Pace};
 use trellis_fake_one::hypervisor::PretendSettings;
 use trellis_fake_one::{Config, FakeOne, Handle, Machines};
+use trellis_plan::conformance::wishes;
 use trellis_plan::{
-    Action, Clock, CoordinatorSpec, Desired, Driver, Facts, Millis, NodeSpec, Observation, Order, Outcome, Phase,
-    ResourceId, Sighting, Spec, Verb,
+    Action, CoordinatorSpec, Desired, Driver, Facts, NodeSpec, Observation, Order, Outcome, Phase, ResourceId,
+    Sighting, Spec, Verb,
 };
-use trellis_spec::{Endpoints, Isolation, Name, OneImages, OneSite, Persistence, Resources, Runtime, Tls};
+use trellis_spec::{Name, OneImages, OneSite, Persistence};
 
 /// Longer than anything takes on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -186,68 +186,18 @@ pub fn desired(id: &ResourceId, variant: u32) -> Desired {
 
 pub fn coordinator(variant: u32) -> CoordinatorSpec {
     CoordinatorSpec {
-        runtime: Runtime::Trellis,
         program: Some(format!("0.{variant}.0")),
-        image: None,
-        containers: None,
-        endpoints: Endpoints::default(),
         persistence: Persistence::Disk { path: None, size_bytes: Some(1 << 30) },
-        isolation: Isolation::Subprocess,
-        resources: Resources::default(),
-        env: Default::default(),
-        python: None,
-        extra_args: Vec::new(),
-        tls: Tls::Auto,
-        node_auth: false,
-        metrics: false,
-        json_logs: false,
-        tunnel: None,
-        keepalive: None,
+        ..wishes::coordinator()
     }
 }
 
 pub fn node(shard: u32, variant: u32) -> NodeSpec {
     NodeSpec {
-        runtime: Runtime::Trellis,
         program: Some(format!("0.{variant}.0")),
-        image: None,
-        containers: None,
-        framework: None,
         client_app: Some("native:mlp".to_owned()),
-        isolation: Isolation::Subprocess,
-        resources: Resources::default(),
-        gpu: None,
         shard,
         shards: 3,
-        node_config: Default::default(),
-        env: Default::default(),
-        python: None,
-        extra_args: Vec::new(),
-        coordinator: "192.168.150.10:9092".to_owned(),
-        tls: Tls::Auto,
-        node_auth: false,
-        metrics: false,
-        json_logs: false,
-        tunnel: None,
-        keepalive: None,
-        rules: None,
-    }
-}
-
-pub struct RealClock;
-
-impl Clock for RealClock {
-    fn now_ms(&self) -> Millis {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-        since.as_millis() as Millis
-    }
-
-    fn sleep_until(&self, at_ms: Millis) -> BoxFuture<'_, ()> {
-        let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms()));
-        Box::pin(tokio::time::sleep(wait))
-    }
-
-    fn woken(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::pending())
+        ..wishes::node("192.168.150.10:9092")
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use trellis_plan::conformance::{Subject, driver_cases};
 use trellis_plan::{Driver, ResourceId};
+use trellis_testing::RealClock;
 
-use crate::scene::{RealClock, Scene, id};
+use crate::scene::{Scene, id};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_promise_of_the_port_is_kept() {

@@ -11,8 +11,9 @@ use std::time::Duration;
 use trellis_plan::conformance::{Subject, driver_cases};
 use trellis_plan::{CoordinatorSpec, Desired, Driver, NodeSpec, Outcome, Part, ResourceId, Sighting, Spec, Verb};
 use trellis_spec::{ConfigValue, FlowerVersion, Isolation, Runtime, Tls};
+use trellis_testing::RealClock;
 
-use crate::scene::{RealClock, Scene, coordinator, id, node, restart};
+use crate::scene::{Scene, coordinator, id, node, restart};
 
 /// What official programs cannot do, and nobody promises of them.
 const NOT_THEIRS: [&str; 1] = ["who drains says so, and a restart ends it"];

@@ -9,11 +9,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use trellis_driver_local::{LocalDriver, LocalSettings};
+use trellis_plan::conformance::wishes;
 use trellis_plan::{
-    Action, CoordinatorSpec, Desired, Driver, Facts, Millis, NodeSpec, Observation, Order, Outcome, Part, Phase,
-    ResourceId, Sighting, Spec, Verb,
+    Action, CoordinatorSpec, Desired, Driver, Facts, NodeSpec, Observation, Order, Outcome, Part, Phase, ResourceId,
+    Sighting, Spec, Verb,
 };
-use trellis_spec::{Endpoints, Isolation, Name, Persistence, Resources, Runtime, Tls};
+use trellis_spec::{Containers, Name, Tls};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks, where nobody wakes.
@@ -190,67 +191,20 @@ pub fn restart(desired: &Desired, instance: u64) -> Verb {
 
 pub fn coordinator() -> CoordinatorSpec {
     CoordinatorSpec {
-        runtime: Runtime::Trellis,
         program: Some("test".to_owned()),
-        image: None,
-        containers: Some(trellis_spec::Containers::No),
-        endpoints: Endpoints::default(),
-        persistence: Persistence::Disk { path: None, size_bytes: None },
-        isolation: Isolation::Subprocess,
-        resources: Resources::default(),
-        env: BTreeMap::new(),
-        python: None,
-        extra_args: Vec::new(),
+        containers: Some(Containers::No),
         tls: Tls::Off,
-        node_auth: false,
-        metrics: false,
-        json_logs: false,
-        tunnel: None,
-        keepalive: None,
+        ..wishes::coordinator()
     }
 }
 
 pub fn node(superlink: &str) -> NodeSpec {
     NodeSpec {
-        runtime: Runtime::Trellis,
         program: Some("test".to_owned()),
-        image: None,
-        containers: Some(trellis_spec::Containers::No),
-        framework: None,
+        containers: Some(Containers::No),
         client_app: Some("native:echo".to_owned()),
-        isolation: Isolation::Subprocess,
-        resources: Resources::default(),
-        gpu: None,
-        shard: 0,
         shards: 4,
-        node_config: BTreeMap::new(),
-        env: BTreeMap::new(),
-        python: None,
-        extra_args: Vec::new(),
-        coordinator: superlink.to_owned(),
         tls: Tls::Off,
-        node_auth: false,
-        metrics: false,
-        json_logs: false,
-        tunnel: None,
-        keepalive: None,
-        rules: None,
-    }
-}
-
-pub struct RealClock;
-
-impl trellis_plan::Clock for RealClock {
-    fn now_ms(&self) -> Millis {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-        Millis::try_from(since.as_millis()).expect("before the end of time")
-    }
-
-    fn sleep_until(&self, at_ms: Millis) -> trellis_plan::Call<'_, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(at_ms.saturating_sub(self.now_ms()))))
-    }
-
-    fn woken(&self) -> trellis_plan::Call<'_, ()> {
-        Box::pin(std::future::pending())
+        ..wishes::node(superlink)
     }
 }
