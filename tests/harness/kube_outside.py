@@ -4,6 +4,7 @@ import json
 import socket
 import ssl
 import sys
+import tempfile
 from pathlib import Path
 
 from harness.kube import Cluster
@@ -28,6 +29,8 @@ class Outside:
         self.cluster = cluster
         self.network = Namespace(cluster.workspace, "outside")
         self._started = 0
+        # Short, as homes are: the path of a socket has at most 107 bytes.
+        self._home = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True)
         near, far = cluster.network, self.network
         near.run("ip", "address", "replace", f"{BALANCER}/32", "dev", "lo")
         near.run("ip", "link", "add", "outside", "type", "veth", "peer", "name", "eth0", "netns", str(far.pid))
@@ -68,9 +71,7 @@ class Outside:
 
     def directory(self) -> Path:
         """A home of its own: what a user has there who only has what the cluster's people sent."""
-        home = self.cluster.workspace.root / "outside"
-        home.mkdir(exist_ok=True)
-        return home
+        return Path(self._home.name)
 
     def trellis(self, *words: str, python: Flower | None = None) -> Process:
         """`trellis WORDS` at home, on the machine."""
