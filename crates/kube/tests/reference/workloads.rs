@@ -172,8 +172,17 @@ fn a_pool_of_a_statefulset_is_complete() {
     let budget = object(&rendered, "PodDisruptionBudget", "fed-supernode-a");
     assert_eq!(budget["spec"]["maxUnavailable"], "50%");
     let pod = pod(pool(&rendered, "StatefulSet"));
-    assert_eq!(pod["terminationGracePeriodSeconds"], 600);
     assert_eq!(pod["topologySpreadConstraints"][0]["whenUnsatisfiable"], "ScheduleAnyway");
+}
+
+/// A node of ours finishes what it does; one of Flower ends at once, or never.
+#[test]
+fn nodes_that_can_finish_have_time_to() {
+    for (image, seconds) in [("flwr/supernode:1.25.0", 30), ("trellis-supernode:1", 600)] {
+        let fields = json!({"supernodes": {"image": image}});
+        let rendered = rendered("StatefulSet", "subprocess", &fields);
+        assert_eq!(pod(pool(&rendered, "StatefulSet"))["terminationGracePeriodSeconds"], seconds, "{image}");
+    }
 }
 
 /// A10, A1: with the definition of the other operator nothing else refuses them.
