@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use kube::Client;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 pub use context::{Context, Findings, Settings};
@@ -54,8 +54,9 @@ pub async fn run(client: Client, settings: Settings, stop: impl Future<Output = 
         () = &mut working => {}
         () = stop => stopping.cancel(),
     }
-    if timeout(GRACE, working).await.is_err() {
-        tracing::warn!("passes that did not end were given up");
+    // It is over soon after that, whatever it was about.
+    if stopping.is_cancelled() {
+        working.await;
     }
     context.stop.cancel();
     context.ended().await;
@@ -76,8 +77,19 @@ async fn lead(context: &Arc<Context>, stopping: &CancellationToken) {
     .await;
 }
 
-/// Makes passes until `stop`. A pass that has begun is ended.
+/// Makes passes until `stop`. A pass that has begun is ended, unless that takes too long.
 async fn work(context: &Arc<Context>, stop: CancellationToken) {
+    let too_late = async {
+        stop.cancelled().await;
+        sleep(GRACE).await;
+    };
+    tokio::select! {
+        () = make_passes(context, &stop) => {}
+        () = too_late => tracing::warn!("passes that did not end were given up"),
+    }
+}
+
+async fn make_passes(context: &Arc<Context>, stop: &CancellationToken) {
     tokio::select! {
         () = stop.cancelled() => return,
         () = context.synced.wait() => {}
@@ -87,8 +99,8 @@ async fn work(context: &Arc<Context>, stop: CancellationToken) {
     for key in context.cache.keys() {
         context.queue.push(key);
     }
-    let workers = (0..context.settings.workers.max(1)).map(|_| work_alone(context, &stop));
-    tokio::join!(join_all(workers), look_for_the_old(context, &stop), look_after_runs(context, &stop));
+    let workers = (0..context.settings.workers.max(1)).map(|_| work_alone(context, stop));
+    tokio::join!(join_all(workers), look_for_the_old(context, stop), look_after_runs(context, stop));
 }
 
 async fn work_alone(context: &Context, stop: &CancellationToken) {
