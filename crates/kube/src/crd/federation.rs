@@ -286,7 +286,7 @@ fn upgrade() -> Schema {
         )
         .field(
             "drainTimeoutSeconds",
-            Schema::int32("How long a SuperNode may finish what it does; 600.").between(0, DAY_SECONDS),
+            Schema::int32("How long a SuperNode may finish what it does; 600 of Trellis, 30 of Flower, which does not finish anything.").between(0, DAY_SECONDS),
         )
 }
 
