@@ -2,9 +2,9 @@
 //! Talwar, Zhang 2019), told as (epsilon, delta) by the bound of Canonne, Kamath, Steinke 2020 (Proposition 12; Balle
 //! et al. 2020).
 //!
-//! Two trainings count as neighbours when one client takes part in one and not in the other. The rate is that of
-//! Poisson sampling: each client takes part by its own throw of the dice. Samples of a fixed size are near that, but
-//! are not that; a rate of 1 asks nothing of the sampling and bounds them all, as Flower's own accountant does.
+//! Two trainings are neighbours if one client takes part in only one of them. The rate is that of Poisson sampling: each
+//! client is sampled independently. A sample of fixed size is accounted as a Poisson sample of the same rate, as other
+//! libraries do. A rate of 1 makes no assumption about the sampling and bounds every case.
 
 /// Fractional orders, in tenths: small epsilons are found at large orders, large ones near 1.
 const TENTHS: std::ops::RangeInclusive<u32> = 11..=109;
@@ -20,41 +20,32 @@ const LARGE_ERFC: f64 = 20.0;
 
 #[derive(Debug, Clone)]
 pub struct Accountant {
-    /// Orders, and what one step costs at each.
-    costs: Vec<(f64, f64)>,
-    steps: u64,
+    /// Orders, and the Renyi divergence that the recorded rounds have spent at each.
+    spent: Vec<(f64, f64)>,
+}
+
+impl Default for Accountant {
+    fn default() -> Self {
+        let orders = TENTHS.filter(|tenths| tenths % 10 != 0).map(|tenths| f64::from(tenths) / 10.0);
+        let orders = orders.chain((2..=10).chain(WHOLE).chain(LARGE).map(f64::from));
+        Self { spent: orders.map(|order| (order, 0.0)).collect() }
+    }
 }
 
 impl Accountant {
-    /// `sampling_rate`: the share of all clients that take part in a round.
-    pub fn new(noise_multiplier: f64, sampling_rate: f64) -> Self {
-        let orders = TENTHS.filter(|tenths| tenths % 10 != 0).map(|tenths| f64::from(tenths) / 10.0);
-        let orders = orders.chain((2..=10).chain(WHOLE).chain(LARGE).map(f64::from));
-        let costs = orders.map(|order| (order, cost(order, noise_multiplier, sampling_rate))).collect();
-        Self { costs, steps: 0 }
-    }
-
-    /// One that has counted so many rounds already: of a training that is resumed.
-    pub fn after(noise_multiplier: f64, sampling_rate: f64, steps: u64) -> Self {
-        Self { steps, ..Self::new(noise_multiplier, sampling_rate) }
-    }
-
-    /// A round has been aggregated.
-    pub fn step(&mut self) {
-        self.steps += 1;
-    }
-
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    /// What the rounds so far cost, at this delta; infinite where nothing can be promised.
-    pub fn epsilon(&self, delta: f64) -> f64 {
-        if self.steps == 0 {
-            return 0.0;
+    /// Records rounds that sampled this share of all clients.
+    pub fn record(&mut self, noise_multiplier: f64, sampling_rate: f64, rounds: u64) {
+        if rounds == 0 {
+            return;
         }
-        let at = |&(order, cost): &(f64, f64)| epsilon(order, cost * self.steps as f64, delta);
-        self.costs.iter().map(at).fold(f64::INFINITY, f64::min)
+        for (order, spent) in &mut self.spent {
+            *spent += cost(*order, noise_multiplier, sampling_rate) * rounds as f64;
+        }
+    }
+
+    /// The epsilon of the recorded rounds at this delta; infinite if no bound holds.
+    pub fn epsilon(&self, delta: f64) -> f64 {
+        self.spent.iter().map(|&(order, spent)| epsilon(order, spent, delta)).fold(f64::INFINITY, f64::min)
     }
 }
 

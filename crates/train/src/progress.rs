@@ -44,22 +44,25 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The means over the replies; and, in words, which metrics have none because replies differ.
-    pub fn of(told: Vec<Told>, weighted_by: &str) -> (Measurement, Vec<String>) {
-        let records: Vec<(NodeId, &MetricRecord)> = told.iter().map(|told| (told.node, &told.metrics)).collect();
+    /// The means over the replies; and, in words, which metrics have none because replies differ. If the strategy has
+    /// chosen some of the replies, the means are over those alone, as Flower computes them.
+    pub fn of(told: Vec<Told>, chosen: Option<&[NodeId]>, weighted_by: &str) -> (Measurement, Vec<String>) {
+        let counts = |told: &&Told| chosen.is_none_or(|chosen| chosen.contains(&told.node));
+        let counted: Vec<&Told> = told.iter().filter(counts).collect();
+        let records: Vec<(NodeId, &MetricRecord)> = counted.iter().map(|told| (told.node, &told.metrics)).collect();
         let (mean, problems) = match weighted_mean(&records, weighted_by) {
             Ok(mean) => (mean, Vec::new()),
-            Err(problems) => (mean_of_common(&told, weighted_by), problems),
+            Err(problems) => (mean_of_common(&counted, weighted_by), problems),
         };
         (Measurement { mean, told }, problems)
     }
 }
 
 /// The means of those metrics that all replies have, in the same form.
-fn mean_of_common(told: &[Told], weighted_by: &str) -> MetricRecord {
+fn mean_of_common(told: &[&Told], weighted_by: &str) -> MetricRecord {
     let Some(first) = told.first() else { return MetricRecord::default() };
     let is_common = |name: &str, like: &MetricValue| {
-        let same = |told: &Told| told.metrics.0.get(name).is_some_and(|value| form(value) == form(like));
+        let same = |told: &&Told| told.metrics.0.get(name).is_some_and(|value| form(value) == form(like));
         told.iter().all(same)
     };
     let names: Vec<&str> =
@@ -301,7 +304,7 @@ mod tests {
         let mut progress = Progress::default();
         for (index, value) in series.iter().enumerate() {
             let (measurement, _) =
-                Measurement::of(vec![told(1, Entries::default().with(metric, *value))], "num-examples");
+                Measurement::of(vec![told(1, Entries::default().with(metric, *value))], None, "num-examples");
             progress.note(index as u64 + 1, None, Some(&measurement), Events::default(), "train_loss");
         }
         progress
@@ -350,10 +353,19 @@ mod tests {
             told(1, Entries::default().with("loss", 1.0).with("odd", 1.0).with("list", vec![1.0, 2.0])),
             told(2, Entries::default().with("loss", 3.0).with("list", vec![1.0])),
         ];
-        let (measurement, problems) = Measurement::of(replies, "num-examples");
+        let (measurement, problems) = Measurement::of(replies, None, "num-examples");
         assert_eq!(measurement.mean, MetricRecord(Entries::default().with("loss", 2.0)));
         assert!(problems.iter().any(|problem| problem.contains("node 2") && problem.contains("odd")), "{problems:?}");
         assert_eq!(described(&measurement.mean), "loss 2.0000");
+    }
+
+    #[test]
+    fn replies_that_the_strategy_left_out_do_not_count() {
+        let replies = [1.0, 2.0, 90.0].into_iter().zip(1..);
+        let replies = replies.map(|(loss, node)| told(node, Entries::default().with("loss", loss))).collect();
+        let (measurement, problems) = Measurement::of(replies, Some(&[NodeId(1), NodeId(2)]), "num-examples");
+        assert_eq!(measurement.mean, MetricRecord(Entries::default().with("loss", 1.5)));
+        assert!(problems.is_empty() && measurement.told.len() == 3, "the report has every reply");
     }
 
     #[test]

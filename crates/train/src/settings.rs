@@ -59,6 +59,8 @@ pub struct Dp {
     clip_norm_lr: f64,
     clipped_count_stddev: Option<f64>,
     pub delta: f64,
+    /// The privacy budget: no round is begun that would exceed it.
+    pub max_epsilon: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,7 +339,13 @@ fn target(reader: &mut Reader) -> Option<Target> {
 }
 
 fn dp(reader: &mut Reader, strategy: &Strategy, nodes: usize) -> Option<Dp> {
-    let mode = reader.text("dp").filter(|mode| mode != "off")?;
+    let Some(mode) = reader.text("dp").filter(|mode| mode != "off") else {
+        if reader.is_given("dp-max-epsilon") {
+            let (what, advice) = ("it has no effect without differential privacy", "give dp too, or leave it out");
+            reader.problems.push(Problem::new("dp-max-epsilon", what, advice));
+        }
+        return None;
+    };
     if strategy.is_trees() {
         let what = format!("{} has trees, and noise is for numbers", strategy.name());
         reader.problems.push(Problem::new("dp", what, "leave it out, or take another strategy"));
@@ -355,6 +363,7 @@ fn dp(reader: &mut Reader, strategy: &Strategy, nodes: usize) -> Option<Dp> {
         clip_norm_lr: reader.number("dp-clip-norm-lr")?,
         clipped_count_stddev: reader.number("dp-clipped-count-stddev"),
         delta: reader.number("dp-delta")?,
+        max_epsilon: reader.number("dp-max-epsilon"),
     };
     if let Err(problems) = dp.privacy(nodes).check() {
         reader.problems.extend(problems.into_iter().map(|what| Problem::new("dp", what, "change one of the settings")));
@@ -390,6 +399,20 @@ impl Dp {
 
     pub fn noise_multiplier(&self) -> f64 {
         self.noise_multiplier
+    }
+
+    #[cfg(test)]
+    pub fn for_tests(noise_multiplier: f64, delta: f64, max_epsilon: Option<f64>) -> Dp {
+        Dp {
+            mode: "server-fixed".to_owned(),
+            noise_multiplier,
+            clipping_norm: 1.0,
+            target_quantile: 0.5,
+            clip_norm_lr: 0.2,
+            clipped_count_stddev: None,
+            delta,
+            max_epsilon,
+        }
     }
 }
 

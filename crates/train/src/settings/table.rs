@@ -120,6 +120,7 @@ settings! {
     "dp-clip-norm-lr": POSITIVE, "0.2", "how fast an adaptive limit moves";
     "dp-clipped-count-stddev": NOT_NEGATIVE, "", "noise on the count of clipped updates; a twentieth of the nodes by default";
     "dp-delta": INSIDE_ONE, "1e-5", "the delta at which epsilon is told";
+    "dp-max-epsilon": POSITIVE, "", "privacy budget: end before a round that would make epsilon larger";
     "checkpoint-enabled": Kind::Switch, "true", "keep checkpoints of the model";
     "checkpoint-interval": Kind::Count { least: 1 }, "5", "after every so many rounds, and after the last";
     "checkpoint-keep": Kind::Count { least: 1 }, "3", "the newest ones that are kept";

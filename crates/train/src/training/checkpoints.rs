@@ -16,8 +16,6 @@ use crate::settings::Checkpoints;
 
 /// Names in what is remembered beside the strategy: those of privacy begin so.
 const PRIVACY: &str = "dp-";
-/// Rounds whose noise the model has.
-pub const PRIVATE_ROUNDS: &str = "dp-rounds";
 /// Turns of nodes.
 const TURNS: &str = "cyclic-order";
 /// The app has a `client_fn`.

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use trellis_core::id::NodeId;
 use trellis_strategy::sampling::{self, cyclic, cyclic_order, keep_cyclic_order, sample};
-use trellis_strategy::{Accountant, Fault, Privacy, Sampling, Strategy};
+use trellis_strategy::{Fault, Privacy, Sampling, Strategy};
 use trellis_wire::object::ConfigRecord;
 
-use super::checkpoints::PRIVATE_ROUNDS;
 use super::{Training, now_s};
 use crate::aggregate::{Aggregation, Begin, Merged};
 use crate::conduct::{Conducted, Needs, Plan, conduct};
 use crate::content::{Content, ModelObjects};
 use crate::error::TrainError;
 use crate::exchange::{Act, SERVER_ROUND, Speech};
+use crate::privacy::{self, Sample};
 use crate::progress::{Measurement, Verdict, rounded};
 use crate::receive::{Wanted, blocking};
 use crate::report::log_phase;
@@ -66,6 +66,20 @@ pub(super) struct Change {
     pub mean_update_norm: Option<f64>,
 }
 
+/// The nodes that a phase asks.
+struct Chosen {
+    nodes: Vec<NodeId>,
+    /// How many answers end the phase.
+    enough: usize,
+    online: usize,
+}
+
+impl Chosen {
+    fn sample(&self) -> Sample {
+        Sample { asked: self.nodes.len(), online: self.online }
+    }
+}
+
 /// What a training phase is to do.
 struct Order {
     nodes: Vec<NodeId>,
@@ -80,11 +94,23 @@ impl Training {
     /// Conducts the round that `self.round` says.
     pub(super) async fn conduct_round(&mut self) -> Result<Verdict, TrainError> {
         let (started_at, began) = (now_s(), Instant::now());
+        let chosen = self.choose(Act::Train).await?;
+        let sample = chosen.as_ref().map(Chosen::sample);
+        if let (Some(dp), Some(sample)) = (&self.settings.dp, sample)
+            && let Some(why) = privacy::exceeds_budget(&self.memory.numbers, dp, sample)
+        {
+            self.round -= 1;
+            self.save(true, Duration::ZERO).await?;
+            return Ok(Verdict::Stop(why));
+        }
         self.book.info("");
         self.book.info(format!("[ROUND {}/{}]", self.round, self.settings.rounds));
-        let mut trained = self.train().await?;
+        let mut trained = match chosen {
+            Some(chosen) => self.train(chosen).await?,
+            None => Trained::default(),
+        };
         self.learning.note(&trained);
-        let change = trained.merged.take().map(|merged| self.accept(merged)).unwrap_or_default();
+        let change = trained.merged.take().map(|merged| self.accept(merged, sample)).unwrap_or_default();
         let evaluated = self.evaluate().await?;
         let findings = self.look_back(&trained, evaluated.as_ref(), &change);
         let verdict = self.progress.verdict(self.settings.target.as_ref(), self.settings.patience.as_ref());
@@ -97,8 +123,9 @@ impl Training {
         Ok(verdict)
     }
 
-    async fn train(&mut self) -> Result<Trained, TrainError> {
-        let Some((nodes, enough)) = self.choose(Act::Train).await? else { return Ok(Trained::default()) };
+    async fn train(&mut self, chosen: Chosen) -> Result<Trained, TrainError> {
+        self.log_choice(Act::Train, &chosen);
+        let Chosen { nodes, enough, .. } = chosen;
         let privacy = self.settings.privacy(enough);
         let skips = privacy.as_ref().is_some_and(|privacy| privacy.skips_round_on_failure());
         let rules = Rules {
@@ -172,7 +199,8 @@ impl Training {
             return Ok(Trained { conducted: Some(conducted), note, ..Trained::default() });
         }
         let merged = aggregation.finish().await?;
-        let (measurement, problems) = Measurement::of(conducted.told.clone(), &self.settings.weighted_by);
+        let chosen = merged.as_ref().ok().and_then(|merged| merged.chosen.as_deref());
+        let (measurement, problems) = Measurement::of(conducted.told.clone(), chosen, &self.settings.weighted_by);
         log_phase(&self.book, Act::Train, &conducted, Some(&measurement));
         self.warn_of_metrics(Act::Train, &problems);
         let (merged, note) = match merged {
@@ -194,7 +222,9 @@ impl Training {
         if !is_due {
             return Ok(None);
         }
-        let Some((nodes, enough)) = self.choose(Act::Evaluate).await? else { return Ok(None) };
+        let Some(chosen) = self.choose(Act::Evaluate).await? else { return Ok(None) };
+        self.log_choice(Act::Evaluate, &chosen);
+        let Chosen { nodes, enough, .. } = chosen;
         let rules = Rules {
             enough,
             accept_failures: self.settings.accept_failures,
@@ -205,7 +235,7 @@ impl Training {
         };
         let conducted = self.conduct(Act::Evaluate, &nodes, rules, &[], Needs::default(), None).await?;
         let told = if conducted.void.is_some() { Vec::new() } else { conducted.told.clone() };
-        let (measurement, problems) = Measurement::of(told, &self.settings.weighted_by);
+        let (measurement, problems) = Measurement::of(told, None, &self.settings.weighted_by);
         log_phase(&self.book, Act::Evaluate, &conducted, Some(&measurement));
         self.warn_of_metrics(Act::Evaluate, &problems);
         if let Some(why) = &conducted.void {
@@ -214,8 +244,8 @@ impl Training {
         Ok(Some((conducted, measurement)))
     }
 
-    /// The nodes that are asked, and how many answers are enough. `None`: nobody is.
-    async fn choose(&mut self, act: Act) -> Result<Option<(Vec<NodeId>, usize)>, TrainError> {
+    /// Chooses the nodes of a phase. `None`: the phase is left out.
+    async fn choose(&mut self, act: Act) -> Result<Option<Chosen>, TrainError> {
         let (mut sampling, phase) = match act {
             Act::Train => (self.settings.train, sampling::Phase::Train),
             Act::Evaluate => (self.settings.evaluate, sampling::Phase::Evaluate),
@@ -237,9 +267,12 @@ impl Training {
             }
             false => (sample(&online, wanted.ask, self.seed, self.round, phase), wanted.enough),
         };
-        let more = if nodes.len() > enough { format!(", {enough} answers are enough") } else { String::new() };
-        self.book.info(format!("{}: asking {} of {} nodes{more}", act.name(), nodes.len(), online.len()));
-        Ok(Some((nodes, enough)))
+        Ok(Some(Chosen { nodes, enough, online: online.len() }))
+    }
+
+    fn log_choice(&self, act: Act, Chosen { nodes, enough, online }: &Chosen) {
+        let more = if nodes.len() > *enough { format!(", {enough} answers are enough") } else { String::new() };
+        self.book.info(format!("{}: asking {} of {online} nodes{more}", act.name(), nodes.len()));
     }
 
     async fn conduct(
@@ -287,10 +320,10 @@ impl Training {
     }
 
     /// The next model is the model.
-    fn accept(&mut self, merged: Merged) -> Change {
+    fn accept(&mut self, merged: Merged, sample: Option<Sample>) -> Change {
         let Merged { model, state, mut memory, chosen, update_norm, norms } = merged;
-        if self.settings.dp.is_some() {
-            *memory.numbers.entry(PRIVATE_ROUNDS.to_owned()).or_default() += 1.0;
+        if let (Some(_), Some(sample)) = (&self.settings.dp, sample) {
+            privacy::count(&mut memory.numbers, sample);
         }
         self.memory = memory;
         (self.model, self.objects) = (Arc::new(model), None);
@@ -313,9 +346,7 @@ impl Training {
     /// What the rounds so far cost of privacy; `None` without it.
     pub(super) fn epsilon(&self) -> Option<f64> {
         let dp = self.settings.dp.as_ref()?;
-        let rounds = self.memory.numbers.get(PRIVATE_ROUNDS).copied().unwrap_or_default();
-        // Who was sampled is no secret, so sampling adds nothing.
-        Some(Accountant::after(dp.noise_multiplier(), 1.0, rounds as u64).epsilon(dp.delta))
+        Some(privacy::epsilon(&self.memory.numbers, dp))
     }
 }
 

@@ -207,7 +207,8 @@ where
             }
             _ => {
                 let (values, examples) = (self.0)(&values, round)?;
-                Records::default().with("arrays", arrays(values)).with("metrics", metrics(examples, "train_loss", 0.5))
+                let metrics = metrics(examples, "train_loss", f64::from(values.first().copied().unwrap_or_default()));
+                Records::default().with("arrays", arrays(values)).with("metrics", metrics)
             }
         })
     }

@@ -94,7 +94,43 @@ async fn privacy_is_counted() {
     let reports = scene.reports(trained.run).await;
     let epsilons: Vec<f64> = reports.iter().filter_map(|report| report.epsilon).collect();
     assert!(epsilons.len() == 2 && epsilons[0] > 1.0 && epsilons[1] > epsilons[0], "{epsilons:?}");
+    let whole = epsilons[0];
     let model = scene.checkpoint(trained.run).model;
     let norm = as_numbers(&model.arrays[0]).iter().map(|number| number * number).sum::<f32>().sqrt();
     assert!(norm < 0.01, "every update was pulled back to 0.001: {norm}");
+
+    // One of two nodes is asked: a round costs less, and the budget ends the training.
+    let sampled = scene
+        .train(&[
+            ("num-server-rounds", "50"),
+            ("fraction-train", "0.5"),
+            ("min-train-nodes", "1"),
+            ("dp", "server-fixed"),
+            ("dp-noise-multiplier", "0.5"),
+            ("dp-clipping-norm", "0.001"),
+            ("dp-max-epsilon", "25"),
+        ])
+        .await;
+    let epsilons: Vec<f64> = scene.reports(sampled.run).await.iter().filter_map(|report| report.epsilon).collect();
+    assert!(epsilons[0] < whole, "{} is not below {whole}", epsilons[0]);
+    assert!(sampled.round > 1 && *epsilons.last().unwrap() <= 25.0, "{epsilons:?}");
+    assert!(sampled.log.contains("the privacy budget allows no further round"), "{}", sampled.log);
+    assert!(scene.checkpoint(sampled.run).manifest.is_final);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_those_of_the_replies_that_krum_chose() {
+    let scene = Scene::start().await;
+    let apps = vec![adds(1.0, 1), adds(1.0, 1), adds(1.0, 1), adds(1.0, 1), adds(90.0, 1)];
+    let _nodes = Nodes::start(&scene, apps).await;
+    let settings = [("num-server-rounds", "1"), ("strategy", "Krum"), ("num-malicious", "1"), ("min-train-nodes", "5")];
+    let trained = scene.train(&settings).await;
+    let reports = scene.reports(trained.run).await;
+    let train = reports.iter().find_map(|report| report.train.as_ref()).expect("the round was reported");
+    let chosen: Vec<_> = train.clients.iter().filter(|client| client.chosen == Some(true)).collect();
+    assert_eq!(chosen.len(), 1);
+    let mut expected = chosen[0].metrics.clone();
+    expected.remove("num-examples");
+    assert!(!expected.is_empty());
+    assert_eq!(train.metrics, expected);
 }
