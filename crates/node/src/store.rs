@@ -8,8 +8,9 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +21,10 @@ use trellis_wire::proto;
 
 use crate::objects::Objects;
 use crate::work::{self, Event, State};
+
+/// Instructions and replies are data of the site: only the user of the node reads them.
+const PRIVATE_DIRECTORY: u32 = 0o700;
+const PRIVATE_FILE: u32 = 0o600;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -110,15 +115,22 @@ impl Store {
     /// Opens, or makes, the state in a directory, for this process alone.
     pub fn open(directory: &Path) -> Result<Arc<Store>, StoreError> {
         let unusable = |source| StoreError::Directory { path: directory.to_owned(), source };
-        fs::create_dir_all(directory).map_err(unusable)?;
-        let lock = File::create(directory.join("lock")).map_err(unusable)?;
+        let objects = directory.join("objects");
+        DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(&objects).map_err(unusable)?;
+        let open = |name| {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(PRIVATE_FILE).open(directory.join(name))
+        };
+        let lock = open("lock").map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse { path: directory.to_owned() }),
             Err(fs::TryLockError::Error(source)) => return Err(unusable(source)),
         }
+        // SQLite gives the files that it makes beside the database the same mode.
+        open(schema::DATABASE).map_err(unusable)?;
         let connection = schema::open(directory)?;
-        let objects = Objects::open(&directory.join("objects")).map_err(unusable)?;
+        let objects = Objects::open(&objects).map_err(unusable)?;
         let store = Store { connection: Mutex::new(connection), objects, _lock: lock };
         store.sweep()?;
         Ok(Arc::new(store))

@@ -5,12 +5,14 @@ mod lock;
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 pub use lock::Lock;
+
+use crate::private_dir::{self, ClaimError};
 
 const VARIABLE: &str = "TRELLIS_HOME";
 
@@ -48,8 +50,8 @@ impl Home {
     }
 
     /// Makes the directory, for its owner alone.
-    pub fn make(&self) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)
+    pub fn make(&self) -> Result<(), ClaimError> {
+        private_dir::claim(&self.directory)
     }
 
     /// The token of the first administrator.

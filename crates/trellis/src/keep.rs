@@ -193,7 +193,7 @@ pub async fn hold(home: Home) {
 /// Starts a server in the background, and waits until it serves.
 pub async fn start(home: &Home) -> Result<Serving, String> {
     let unusable = |error: io::Error| format!("{} cannot be used: {error}", home.directory().display());
-    home.make().map_err(unusable)?;
+    home.make().map_err(|error| error.to_string())?;
     let mut keeper = start_keeper(home).map_err(|error| format!("a server cannot be started: {error}"))?;
     let began = Instant::now();
     loop {

@@ -25,6 +25,7 @@ mod node;
 mod nodes;
 mod operator;
 mod pki;
+mod private_dir;
 mod process;
 mod progress;
 mod python;

@@ -81,7 +81,7 @@ async fn serve(checked: Checked) -> service::Outcome {
     let stop = StopSignals::listen()?;
     let home = &checked.home;
     let directory = home.directory().to_owned();
-    home.make().map_err(|error| StartError::Home(directory.clone(), error))?;
+    home.make()?;
     let taken = Lock::take(&home.server_lock()).map_err(|error| StartError::Home(directory.clone(), error))?;
     let lock = taken.map_err(|pid| StartError::Held(directory.clone(), pid))?;
     let bound = bind(&checked).await?;

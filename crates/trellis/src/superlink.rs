@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 use trellis_link::config::{Config, StateLocation};
 use trellis_link::{CRASH_POINTS, StateVerdict, check_state, serve};
 
+use crate::private_dir;
 use crate::process::{StopSignals, raise_open_file_limit};
 use crate::service;
 use crate::settings::here::{self, complain, print};
@@ -82,6 +83,9 @@ fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
 }
 
 async fn serve_until_stopped(config: Config) -> service::Outcome {
+    if let StateLocation::Directory { directory, .. } = &config.state {
+        private_dir::claim(directory)?;
+    }
     let stop = StopSignals::listen()?;
     tracing::info!(
         version = %env!("CARGO_PKG_VERSION"),

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::StoreError;
 
+pub const DATABASE: &str = "node.db";
 const VERSION: i64 = 1;
 
 /// `idle` holds objects whose last need went in the transaction that is under way.
@@ -45,7 +46,7 @@ BEGIN INSERT OR IGNORE INTO idle VALUES (old.object_id); END;
 ";
 
 pub fn open(directory: &Path) -> Result<Connection, StoreError> {
-    let mut connection = Connection::open(directory.join("node.db"))?;
+    let mut connection = Connection::open(directory.join(DATABASE))?;
     // A node's state is small: so is what it keeps of it in memory.
     connection.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -256; PRAGMA mmap_size = 0;",

@@ -16,6 +16,7 @@ use trellis_node::config::{self as node, AppMode, Config as NodeConfig, WarmSett
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 
+use crate::private_dir;
 use crate::remote::{Trouble, explain};
 
 const ANY_PORT: &str = "127.0.0.1:0";
@@ -67,7 +68,10 @@ impl Federation {
     /// When this returns the SuperLink serves, and the nodes are on their way to it.
     pub async fn start(wanted: &Wanted) -> Result<Federation, Trouble> {
         let (directory, temporary) = match &wanted.state_dir {
-            Some(directory) => (directory.clone(), None),
+            Some(directory) => {
+                private_dir::claim(directory).map_err(|error| Trouble::failed(error.to_string(), None))?;
+                (directory.clone(), None)
+            }
             None => {
                 let temporary = tempfile::Builder::new().prefix("trellis-run-").tempdir();
                 let temporary = temporary.map_err(|error| {

@@ -1,0 +1,179 @@
+//! Directories for keys, tokens, databases and models: their user's alone. Every program of this binary that keeps a state
+//! claims its directory here before it opens anything in it.
+
+use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+const PRIVATE_DIRECTORY: u32 = 0o700;
+/// Bits of the group and of others.
+const NOT_PRIVATE: u32 = 0o077;
+const ROOT: u32 = 0;
+/// What the names of our files begin with. In a directory with other names the modes of ours are repaired, and that of the
+/// directory itself is left alone: it may be `/tmp`, or a home.
+const OWN_NAMES: [&str; 21] = [
+    "admin.token",
+    "apps",
+    "assets",
+    "authorities",
+    "federations",
+    "flwr",
+    "join",
+    "keeper.",
+    "lock",
+    "models",
+    "node",
+    "objects",
+    "outputs",
+    "registry.db",
+    "server",
+    "shared",
+    "short",
+    "spool",
+    "state.db",
+    "superlink",
+    "work",
+];
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    #[error("{path} is not a directory: name another one")]
+    NotADirectory { path: PathBuf },
+    #[error(
+        "{path} belongs to the user with id {owner}, who could read and change everything in it; this process runs as the user \
+         with id {user}. Name another directory, or change the owner: chown -R {user} {path}"
+    )]
+    Foreign { path: PathBuf, owner: u32, user: u32 },
+    #[error("{path} cannot be made private: {source}")]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// Makes the directory, or takes one that is there: refuses it if it belongs to another user, and takes the rights of the group
+/// and of others away from our files in it. A directory of root is accepted as it is, because volumes of containers are like
+/// that.
+pub fn claim(path: &Path) -> Result<(), ClaimError> {
+    let io = |source| ClaimError::Io { path: path.to_owned(), source };
+    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path).map_err(|source| {
+        match path.is_dir() || source.kind() != io::ErrorKind::AlreadyExists {
+            true => io(source),
+            false => ClaimError::NotADirectory { path: path.to_owned() },
+        }
+    })?;
+    let found = path.metadata().map_err(io)?;
+    let user = rustix::process::geteuid().as_raw();
+    if found.uid() != user && found.uid() != ROOT {
+        return Err(ClaimError::Foreign { path: path.to_owned(), owner: found.uid(), user });
+    }
+    if found.mode() & NOT_PRIVATE == 0 {
+        return Ok(());
+    }
+    let mut all_ours = true;
+    for entry in fs::read_dir(path).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name();
+        match OWN_NAMES.iter().any(|own| name.to_string_lossy().starts_with(own)) {
+            true => repair(&entry.path(), user)?,
+            false => all_ours = false,
+        }
+    }
+    if all_ours && found.uid() == user { restrict(path, &found) } else { Ok(()) }
+}
+
+/// Takes the rights of others away from a file or a whole directory. Links are not followed, and files of other users stay as
+/// they are.
+fn repair(path: &Path, user: u32) -> Result<(), ClaimError> {
+    let io = |source| ClaimError::Io { path: path.to_owned(), source };
+    let found = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(io)?,
+    };
+    if found.is_symlink() || found.uid() != user {
+        return Ok(());
+    }
+    restrict(path, &found)?;
+    if found.is_dir() {
+        for entry in fs::read_dir(path).map_err(io)? {
+            repair(&entry.map_err(io)?.path(), user)?;
+        }
+    }
+    Ok(())
+}
+
+fn restrict(path: &Path, found: &Metadata) -> Result<(), ClaimError> {
+    let mode = found.mode() & 0o7777;
+    if mode & NOT_PRIVATE == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode & !NOT_PRIVATE))
+        .map_err(|source| ClaimError::Io { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use super::*;
+
+    const STRANGER: u32 = 12_345;
+
+    fn mode(path: &Path) -> u32 {
+        path.symlink_metadata().expect("it is there").mode() & 0o7777
+    }
+
+    fn make(path: &Path, content: Option<&str>, mode: u32) {
+        match content {
+            Some(text) => fs::write(path, text).expect("written"),
+            None => fs::create_dir(path).expect("made"),
+        }
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("set");
+    }
+
+    #[test]
+    fn a_new_directory_is_private_and_an_open_one_becomes_so() {
+        let home = tempfile::tempdir().expect("a directory");
+        let new = home.path().join("a/new");
+        claim(&new).expect("made");
+        assert_eq!((mode(&new), mode(&home.path().join("a"))), (0o700, 0o700));
+
+        let old = home.path().join("old");
+        make(&old, None, 0o755);
+        make(&old.join("lock"), Some(""), 0o644);
+        make(&old.join("node.db-wal"), Some(""), 0o644);
+        make(&old.join("apps"), None, 0o755);
+        make(&old.join("apps/run.sh"), Some(""), 0o755);
+        symlink("/etc/passwd", old.join("apps/link")).expect("linked");
+        let outside = mode(Path::new("/etc/passwd"));
+        claim(&old).expect("repaired");
+        let found = ["", "lock", "node.db-wal", "apps", "apps/run.sh"].map(|name| mode(&old.join(name)));
+        assert_eq!(found, [0o700, 0o600, 0o600, 0o700, 0o700]);
+        assert_eq!(mode(Path::new("/etc/passwd")), outside, "links are not followed");
+    }
+
+    #[test]
+    fn a_shared_directory_keeps_its_mode_and_only_our_files_change() {
+        let home = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(home.path(), Permissions::from_mode(0o1777)).expect("set");
+        make(&home.path().join("node.db"), Some(""), 0o644);
+        make(&home.path().join("letters"), Some(""), 0o644);
+        claim(home.path()).expect("claimed");
+        let found = ["", "node.db", "letters"].map(|name| mode(&home.path().join(name)));
+        assert_eq!(found, [0o1777, 0o600, 0o644]);
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_refused() {
+        let home = tempfile::tempdir().expect("a directory");
+        let file = home.path().join("file");
+        make(&file, Some(""), 0o600);
+        assert!(matches!(claim(&file), Err(ClaimError::NotADirectory { .. })), "{:?}", claim(&file));
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIP: only root can give a directory away");
+        }
+        let theirs = home.path().join("theirs");
+        make(&theirs, None, 0o700);
+        chown(&theirs, Some(STRANGER), None).expect("given away");
+        let error = claim(&theirs).expect_err("foreign").to_string();
+        assert!(error.contains("belongs to the user with id 12345") && error.contains("chown -R 0 "), "{error}");
+    }
+}
