@@ -164,13 +164,7 @@ fn role(name: &str, cardinality: u32, least: u32, most: u32, parents: &[&str]) -
 }
 
 fn yaml(value: &Value) -> String {
-    use yaml_rust2::{YamlEmitter, YamlLoader};
-    let text = value.to_string();
-    // JSON is YAML.
-    let documents = YamlLoader::load_from_str(&text).expect("JSON is YAML");
-    let mut out = String::new();
-    YamlEmitter::new(&mut out).dump(&documents[0]).expect("a text takes everything");
-    out + "\n"
+    format!("---\n{}", trellis_spec::yaml::document(value))
 }
 
 pub fn hashes(path: &Path) -> io::Result<Hashes> {
@@ -195,7 +189,7 @@ fn hex(digest: &Digest) -> String {
 
 #[cfg(test)]
 mod tests {
-    use yaml_rust2::YamlLoader;
+    use trellis_spec::yaml;
 
     use super::*;
     use crate::recipe::{Framework, Role};
@@ -229,7 +223,7 @@ mod tests {
     #[test]
     fn the_marketplace_entry_has_the_fields_that_marketplaces_read() {
         let text = contents().marketplace(&recipe(), Some("https://example.org/images/"));
-        let entry = &YamlLoader::load_from_str(&text).expect("YAML")[0];
+        let entry = &yaml::read(&text, "entry").expect("YAML")[0];
         for field in [
             "name",
             "version",
@@ -247,7 +241,7 @@ mod tests {
             "opennebula_template",
             "images",
         ] {
-            assert!(!entry[field].is_badvalue(), "{field}");
+            assert!(!entry[field].is_null(), "{field}");
         }
         let image = &entry["images"][0];
         assert_eq!(image["url"].as_str(), Some("https://example.org/images/trellis-supernode-sklearn.qcow2"));
@@ -259,7 +253,7 @@ mod tests {
     #[test]
     fn the_service_waits_for_its_superlink() {
         let text = service("trellis-superlink", "trellis-supernode");
-        let entry = &YamlLoader::load_from_str(&text).expect("YAML")[0];
+        let entry = &yaml::read(&text, "entry").expect("YAML")[0];
         assert_eq!(entry["roles"]["supernode"].as_str(), Some("trellis-supernode"));
         let node = &entry["opennebula_template"]["roles"][1];
         assert_eq!((node["parents"][0].as_str(), node["cardinality"].as_i64()), (Some("superlink"), Some(2)));

@@ -6,44 +6,14 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use trellis_kube::federation::Federation;
 use trellis_kube::render::{Durability, Ground, Problem, Trust, render};
-use yaml_rust2::{Yaml, YamlEmitter, YamlLoader, yaml::Hash};
+use trellis_spec::yaml;
 
 fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
 }
 
-fn from_yaml(yaml: &Yaml) -> Value {
-    match yaml {
-        Yaml::Integer(number) => (*number).into(),
-        Yaml::String(text) => text.as_str().into(),
-        Yaml::Boolean(truth) => (*truth).into(),
-        Yaml::Array(list) => list.iter().map(from_yaml).collect(),
-        Yaml::Hash(map) => {
-            map.iter().map(|(key, value)| (key.as_str().unwrap().to_owned(), from_yaml(value))).collect()
-        }
-        // `version: 1.25` and its like are text in a resource.
-        Yaml::Real(number) => number.as_str().into(),
-        _ => Value::Null,
-    }
-}
-
-fn to_yaml(value: &Value) -> Yaml {
-    match value {
-        Value::Null => Yaml::Null,
-        Value::Bool(truth) => Yaml::Boolean(*truth),
-        Value::Number(number) => Yaml::Integer(number.as_i64().unwrap()),
-        Value::String(text) => Yaml::String(text.clone()),
-        Value::Array(list) => Yaml::Array(list.iter().map(to_yaml).collect()),
-        Value::Object(map) => {
-            Yaml::Hash(map.iter().map(|(key, value)| (Yaml::String(key.clone()), to_yaml(value))).collect::<Hash>())
-        }
-    }
-}
-
 fn document(value: &Value) -> String {
-    let mut text = String::new();
-    YamlEmitter::new(&mut text).dump(&to_yaml(value)).unwrap();
-    text + "\n"
+    yaml::from_own_json(&value.to_string()).unwrap()
 }
 
 /// What is known beside the resource, as the name of the file says.
@@ -81,8 +51,8 @@ fn federations_become_the_objects_they_became() {
     let mut differing = Vec::new();
     for name in names {
         let text = std::fs::read_to_string(directory("federations").join(format!("{name}.yaml"))).unwrap();
-        let resource = from_yaml(&YamlLoader::load_from_str(&text).unwrap()[0]);
-        let federation = Federation::read(&resource).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let resource = &yaml::read(&text, &name).unwrap()[0];
+        let federation = Federation::read(resource).unwrap_or_else(|error| panic!("{name}: {error}"));
         let rendered = render(&federation, &ground(&name, &federation));
         let mut made = remarks("problem", &rendered.problems) + &remarks("note", &rendered.notes);
         made.extend(rendered.objects.iter().map(|object| document(&object.0)));

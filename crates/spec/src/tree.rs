@@ -12,8 +12,10 @@ use crate::problem::{Mark, Notes, Place};
 
 /// A document larger than this is a mistake, or an attack.
 const MAX_TEXT_BYTES: usize = 4 << 20;
-/// What aliases repeat counts too: a few lines of them could otherwise fill the memory.
+/// Aliases count as often as they repeat: a few lines of them could otherwise fill the memory.
 const MAX_NODES: usize = 200_000;
+/// Of all texts and keys together, counted in the same way: an alias can repeat one long text.
+const MAX_CONTENT_BYTES: usize = 2 * MAX_TEXT_BYTES;
 const MAX_DEPTH: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -64,12 +66,28 @@ impl Node {
         }
     }
 
-    fn size(&self) -> usize {
-        1 + match &self.value {
-            Value::Scalar { .. } => 0,
-            Value::List(items) => items.iter().map(Node::size).sum(),
-            Value::Map(entries) => entries.iter().map(|(_, node)| node.size()).sum(),
+    fn size(&self) -> Size {
+        let own = Size { nodes: 1, bytes: 0 };
+        match &self.value {
+            Value::Scalar { text, .. } => Size { bytes: text.len(), ..own },
+            Value::List(items) => items.iter().map(Node::size).fold(own, Size::plus),
+            Value::Map(entries) => entries
+                .iter()
+                .fold(own, |sum, (key, node)| sum.plus(Size { nodes: 1, bytes: key.name.len() }).plus(node.size())),
         }
+    }
+}
+
+/// What a node costs in memory.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn plus(self, other: Size) -> Size {
+        Size { nodes: self.nodes + other.nodes, bytes: self.bytes + other.bytes }
     }
 }
 
@@ -80,7 +98,8 @@ pub(crate) fn parse(text: &str, notes: &Rc<Notes>) -> Vec<Node> {
         Place::top(notes, Mark::START).refuse(what, "divide it into several files");
         return Vec::new();
     }
-    let mut builder = Builder { notes, open: Vec::new(), anchors: HashMap::new(), nodes: 0, documents: Vec::new() };
+    let mut builder =
+        Builder { notes, open: Vec::new(), anchors: HashMap::new(), size: Size::default(), documents: Vec::new() };
     let text = json::as_yaml(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut parser = Parser::new_from_str(&text);
     loop {
@@ -122,7 +141,7 @@ struct Builder<'n> {
     notes: &'n Rc<Notes>,
     open: Vec<Open>,
     anchors: HashMap<usize, Node>,
-    nodes: usize,
+    size: Size,
     documents: Vec<Node>,
 }
 
@@ -135,8 +154,19 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    /// With the key whose value comes next.
-    Map(Vec<(Key, Node)>, Option<Key>),
+    Map {
+        entries: Vec<(Key, Node)>,
+        /// The key whose value comes next.
+        pending: Option<Key>,
+        /// Where each key was seen first: looking for it among the entries would take quadratic time.
+        seen: HashMap<String, Mark>,
+    },
+}
+
+impl Content {
+    fn empty_map() -> Self {
+        Content::Map { entries: Vec::new(), pending: None, seen: HashMap::new() }
+    }
 }
 
 impl Builder<'_> {
@@ -154,7 +184,7 @@ impl Builder<'_> {
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_tag(tag, mark);
-                return self.open(Open { mark, anchor, content: Content::Map(Vec::new(), None) });
+                return self.open(Open { mark, anchor, content: Content::empty_map() });
             }
             Event::SequenceEnd | Event::MappingEnd => return self.close(),
             Event::Alias(anchor) => return self.repeat(anchor, mark),
@@ -166,8 +196,8 @@ impl Builder<'_> {
     fn refuse(&self, mark: Mark, what: impl Into<String>, advice: &str) {
         let here = self.open.iter().fold(Place::top(self.notes, mark), |place, open| match &open.content {
             Content::List(items) => place.item(items.len(), mark),
-            Content::Map(_, Some(key)) => place.field(&key.name, mark),
-            Content::Map(_, None) => place,
+            Content::Map { pending: Some(key), .. } => place.field(&key.name, mark),
+            Content::Map { pending: None, .. } => place,
         });
         here.refuse(what, advice);
     }
@@ -194,7 +224,7 @@ impl Builder<'_> {
         let node = match content {
             Content::List(items) => Node { mark, value: Value::List(items) },
             // The parser tells of a block mapping where its first colon is.
-            Content::Map(entries, _) => {
+            Content::Map { entries, .. } => {
                 Node { mark: entries.first().map_or(mark, |(key, _)| key.mark.min(mark)), value: Value::Map(entries) }
             }
         };
@@ -202,11 +232,11 @@ impl Builder<'_> {
     }
 
     fn repeat(&mut self, anchor: usize, mark: Mark) -> Result<(), GivenUp> {
-        match self.anchors.get(&anchor) {
-            Some(node) => {
-                let node = node.clone();
-                self.nodes += node.size();
-                self.add(node, 0)
+        match self.anchors.get(&anchor).map(Node::size) {
+            Some(size) => {
+                self.count(size, mark)?;
+                let node = self.anchors[&anchor].clone();
+                self.place(node)
             }
             None => {
                 let what = "the alias refers to what it is itself a part of, or to another document";
@@ -216,27 +246,44 @@ impl Builder<'_> {
         }
     }
 
-    /// Puts a whole node where it belongs.
+    /// Counts what is about to be kept, before it is copied.
+    fn count(&mut self, size: Size, mark: Mark) -> Result<(), GivenUp> {
+        self.size = self.size.plus(size);
+        let what = match self.size {
+            Size { nodes, .. } if nodes > MAX_NODES => format!("there are more than {MAX_NODES} values"),
+            Size { bytes, .. } if bytes > MAX_CONTENT_BYTES => {
+                format!("the texts have more than {MAX_CONTENT_BYTES} bytes")
+            }
+            _ => return Ok(()),
+        };
+        self.refuse(mark, format!("{what}, counted with what aliases repeat"), "divide it into several files");
+        Err(GivenUp)
+    }
+
+    /// Takes a new node, whose children are counted already.
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), GivenUp> {
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            let what = format!("there are more than {MAX_NODES} values, counted with what aliases repeat");
-            self.refuse(node.mark, what, "divide it into several files");
-            return Err(GivenUp);
-        }
+        let bytes = if let Value::Scalar { text, .. } = &node.value { text.len() } else { 0 };
+        self.count(Size { nodes: 1, bytes }, node.mark)?;
         if anchor > 0 {
+            // An anchor holds a copy of all that is below it, and anchors can be inside each other.
+            self.count(node.size(), node.mark)?;
             self.anchors.insert(anchor, node.clone());
         }
+        self.place(node)
+    }
+
+    /// Puts a whole node where it belongs.
+    fn place(&mut self, node: Node) -> Result<(), GivenUp> {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.documents.push(node),
             Some(Content::List(items)) => items.push(node),
-            Some(Content::Map(entries, key @ Some(_))) => {
+            Some(Content::Map { entries, pending: key @ Some(_), .. }) => {
                 // A value that is not written has the place of whatever comes next; its key is nearer.
                 let key = key.take().expect("there is one");
                 let mark = if node.is_null() { key.mark } else { node.mark };
                 entries.push((key, Node { mark, ..node }));
             }
-            Some(Content::Map(..)) => return self.add_key(node),
+            Some(Content::Map { .. }) => return self.add_key(node),
         }
         Ok(())
     }
@@ -249,10 +296,11 @@ impl Builder<'_> {
         if name == "<<" {
             self.refuse(node.mark, "merge keys (<<) are not understood", "write the fields out");
         }
-        let Some(Content::Map(entries, pending)) = self.open.last_mut().map(|open| &mut open.content) else {
+        let Some(Content::Map { pending, seen, .. }) = self.open.last_mut().map(|open| &mut open.content) else {
             return Ok(());
         };
-        let first = entries.iter().find(|(key, _)| key.name == name).map(|(key, _)| key.mark);
+        let first = seen.get(&name).copied();
+        seen.entry(name.clone()).or_insert(node.mark);
         *pending = Some(Key { mark: node.mark, name });
         if let Some(first) = first {
             self.refuse(node.mark, format!("it is given twice, first in line {}", first.line), "keep one of them");

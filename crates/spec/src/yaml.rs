@@ -1,6 +1,11 @@
-//! Writes YAML for people: block style, two spaces, quotes only where a reader of YAML 1.1 or 1.2 needs them.
+//! Writes YAML for people: block style, two spaces, quotes only where a reader of YAML 1.1 or 1.2 needs them. Reads YAML of any
+//! origin, within limits.
+
+mod reader;
 
 use std::fmt::Write;
+
+pub use reader::read;
 
 use serde_json::Value as Json;
 
@@ -81,6 +86,17 @@ pub fn document(value: &Json) -> String {
 /// Several, with a line between them.
 pub fn documents<'a>(values: impl IntoIterator<Item = &'a Json>) -> String {
     values.into_iter().map(document).collect::<Vec<_>>().join("---\n")
+}
+
+/// A JSON text of this program as a YAML document with the keys in their order; `None` if it is not JSON. Not for texts from
+/// outside: [`read`] reads those.
+pub fn from_own_json(json: &str) -> Option<String> {
+    let parsed = yaml_rust2::YamlLoader::load_from_str(json).ok()?;
+    let mut text = String::new();
+    let mut emitter = yaml_rust2::YamlEmitter::new(&mut text);
+    emitter.multiline_strings(true);
+    emitter.dump(parsed.first()?).ok()?;
+    Some(text + "\n")
 }
 
 pub(crate) fn emit(map: Map) -> String {

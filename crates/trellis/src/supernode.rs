@@ -11,16 +11,19 @@ mod status;
 mod trusted_entities;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use args::SupernodeArgs;
 use args::{Question, SUPERNODE};
 use check::{Checked, Machine, Zero, check};
+use tempfile::TempDir;
 use tokio::runtime::Builder;
 use trellis_client::{NodeKey, Trust};
 use trellis_node::config::{AppMode, Config};
 
+use crate::private_dir;
 use crate::process::{StopSignals, take_memory_as_needed};
 use crate::remote::explain;
 use crate::service;
@@ -49,17 +52,47 @@ fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     if arguments.first().is_some_and(|first| first == "status" || first == "drain") {
         return Err(ask_running(called, &flags, arguments));
     }
-    let raw = with_bundle(here::read(&flags, arguments)?, &flags, arguments)?;
+    let raw = here::read::<SupernodeArgs>(&flags, arguments)?;
+    let scratch = scratch(&raw).map_err(|error| {
+        complain(&format!("{called}: no temporary directory can be made: {error}\n  to do: set TMPDIR\n"));
+        ExitCode::FAILURE
+    })?;
+    let raw = with_bundle(raw, &flags, arguments, scratch.as_ref())?;
+    let as_if_kept = |text: String| match &scratch {
+        Some(scratch) => scratch.as_if_kept(&text),
+        None => text,
+    };
     let zero = if called == FLOWERS_NAME { Zero::Never } else { Zero::Unlimited };
     let checked = check_here(&raw, zero).map_err(|problems| {
-        complain(&problem::report(called, &problems));
+        complain(&as_if_kept(problem::report(called, &problems)));
         ExitCode::from(REFUSED)
     })?;
     if raw.args.inspection.print_config {
         checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
-        return Err(print(&print::config_file(&checked, &raw.sources)));
+        return Err(print(&as_if_kept(print::config_file(&checked, &raw.sources))));
     }
     Ok(checked)
+}
+
+/// Takes the place of `join` in the state directory while the configuration is only printed: the checks need the files, and
+/// nothing may be left behind.
+struct Scratch {
+    directory: TempDir,
+    kept: PathBuf,
+}
+
+impl Scratch {
+    /// A text that names the files, with the names that they would have in the state directory.
+    fn as_if_kept(&self, text: &str) -> String {
+        text.replace(&*self.directory.path().to_string_lossy(), &self.kept.to_string_lossy())
+    }
+}
+
+/// `None` if a node is started, or nothing is joined.
+fn scratch(raw: &RawArgs<SupernodeArgs>) -> io::Result<Option<Scratch>> {
+    let place = here::with_surroundings(|around| bundle_place(raw, around));
+    let Some((_, kept)) = place.filter(|_| raw.args.inspection.print_config) else { return Ok(None) };
+    Ok(Some(Scratch { directory: tempfile::tempdir()?, kept }))
 }
 
 /// What `--join` brings, below what is said beside it.
@@ -67,10 +100,12 @@ fn with_bundle(
     mut raw: RawArgs<SupernodeArgs>,
     flags: &Flags,
     arguments: &[OsString],
+    scratch: Option<&Scratch>,
 ) -> Result<RawArgs<SupernodeArgs>, ExitCode> {
     let place = here::with_surroundings(|around| bundle_place(&raw, around));
-    let Some((path, state_dir)) = place else { return Ok(raw) };
-    match join::settings(&path, raw.args.identity.node.as_deref(), &state_dir) {
+    let Some((path, kept)) = place else { return Ok(raw) };
+    let directory = scratch.map_or(&*kept, |scratch| scratch.directory.path());
+    match join::settings(&path, raw.args.identity.node.as_deref(), directory) {
         Ok(base) => here::read_over(Some(&base), flags, arguments),
         Err(problems) => {
             let place = raw.sources.get("join").unwrap_or(&Source::Default).locate("join");
@@ -81,13 +116,14 @@ fn with_bundle(
     }
 }
 
-/// Where what `--join` names is, and the directory that keeps it. Without a place for the state nothing is kept; that is told
-/// by the checks.
+/// Where what `--join` names is, and the directory that keeps its entries. Without a place for the state nothing is kept; that is
+/// told by the checks.
 fn bundle_place(raw: &RawArgs<SupernodeArgs>, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
     let checker = Checker::new(raw, around);
     let path = checker.resolve("join", raw.args.identity.join.as_deref()?);
     let given = raw.args.identity.state_dir.as_deref().map(|given| checker.resolve("state-dir", given));
-    Some((path, given.or_else(|| checker.default_state_dir("supernode"))?))
+    let state_dir = given.or_else(|| checker.default_state_dir("supernode"))?;
+    Some((path, state_dir.join(join::DIRECTORY)))
 }
 
 /// Lets clap read what follows: what is asked of a running node has few flags, and no configuration file.
@@ -156,6 +192,7 @@ fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
 }
 
 async fn serve_until_stopped(config: Config) -> service::Outcome {
+    private_dir::claim(&config.state_dir)?;
     let stop = StopSignals::listen()?;
     let apps = match &config.apps.mode {
         AppMode::Warm(_) => "warm".to_owned(),

@@ -127,6 +127,8 @@ fn what_a_site_was_given_counts_less_than_what_is_said_here() {
     let beside = printed(&["--join", "lab.yaml", "--config", "node.toml", "--superlink", "near:2"]);
     assert!(beside.contains("superlink = \"near:2\" #") && beside.contains("name = \"ward\" #"), "{beside}");
     assert!(printed(&["--join", "join", "--node", "0"]).contains("superlink = \"far:1\" #"));
+    assert!(joined.contains(".local/state/trellis/supernode/join/node-0.toml line 1"), "{joined}");
+    assert!(!home.path().join(".local").exists(), "what is only printed leaves nothing behind");
 
     let refused = supernode(&home, &["--join", "lab.yaml", "--node", "3", "--gpus", "0"]);
     assert_eq!(refused.status.code(), Some(2));

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use yaml_rust2::{YamlEmitter, YamlLoader};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -63,19 +62,8 @@ pub fn entry(format: Format, value: &impl Serialize) -> String {
     if format == Format::Yaml { yaml(json) } else { json + "\n" }
 }
 
-/// JSON is YAML already; this makes it look like it, and keeps the order of the keys.
 fn yaml(json: String) -> String {
-    let mut text = String::new();
-    let parsed = YamlLoader::load_from_str(&json).unwrap_or_default();
-    let emitted = parsed.first().map(|document| {
-        let mut emitter = YamlEmitter::new(&mut text);
-        emitter.multiline_strings(true);
-        emitter.dump(document)
-    });
-    if !matches!(emitted, Some(Ok(()))) {
-        return json + "\n";
-    }
-    text + "\n"
+    trellis_spec::yaml::from_own_json(&json).unwrap_or(json + "\n")
 }
 
 /// Something to know beside the result.

@@ -2,21 +2,28 @@
 //! directory. Of it becomes a file of settings, weaker than all that is said beside it. What settings mean is not known here.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder};
-use std::io::{self, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 use tempfile::NamedTempFile;
-use yaml_rust2::{Yaml, YamlLoader};
+use trellis_spec::yaml;
+
+use crate::private_dir;
 
 /// In the state directory: what came in a file.
-const DIRECTORY: &str = "join";
-const PRIVATE_DIRECTORY: u32 = 0o700;
+pub const DIRECTORY: &str = "join";
 /// The API server takes no Secret above 1 MiB; in base64 it is a third longer, and notes about its past come with it.
-const LARGEST_FILE_BYTES: u64 = 4 << 20;
+const MAX_EXPORT_BYTES: u64 = 4 << 20;
+/// A mounted Secret, all entries together.
+const MAX_MOUNTED_BYTES: u64 = 1 << 20;
+/// A Secret of 1 MiB cannot hold settings of more nodes.
+const MAX_ENTRIES: usize = 20_000;
+/// As long as Kubernetes allows the key of a Secret to be.
+const MAX_NAME_BYTES: usize = 253;
 /// Settings that name another entry.
 const FILES: [&str; 2] = ["root-certificates", "auth-supernode-private-key"];
 /// A site is told where to connect and how. What it runs there it decides itself.
@@ -28,24 +35,26 @@ type Entries = BTreeMap<String, Vec<u8>>;
 /// What is wrong, and what to do.
 type Wrong = (String, String);
 
-/// The file with the settings of this machine's node. What came in a file is kept in the state directory, for its user alone.
-pub fn settings(path: &Path, node: Option<&str>, state_dir: &Path) -> Result<PathBuf, Vec<Wrong>> {
+/// The file with the settings of this machine's node. Entries of an exported Secret are written to `directory`, for its user
+/// alone; a mounted Secret is used where it is.
+pub fn settings(path: &Path, node: Option<&str>, directory: &Path) -> Result<PathBuf, Vec<Wrong>> {
     let unreadable = |error: io::Error| vec![wrong(format!("{} cannot be read: {error}", path.display()), EXPORT)];
     let is_directory = fs::metadata(path).map_err(unreadable)?.is_dir();
     let entries = match is_directory {
         true => mounted(path).map_err(unreadable)?,
-        false => exported(&small(path).map_err(unreadable)?).map_err(|problems| placed(path, problems))?,
+        false => {
+            exported(&small(path, MAX_EXPORT_BYTES).map_err(unreadable)?).map_err(|problems| placed(path, problems))?
+        }
     };
     let wanted = wanted(&entries, node).map_err(|problems| placed(path, problems))?;
     let directory = match is_directory {
         true => path.to_owned(),
         false => {
-            let directory = state_dir.join(DIRECTORY);
-            keep(&directory, &entries, &wanted.files).map_err(|error| {
+            keep(directory, &entries, &wanted.files).map_err(|error| {
                 let what = format!("what is in {} cannot be kept in {}: {error}", path.display(), directory.display());
                 vec![wrong(what, "give a directory that can be written with --state-dir")]
             })?;
-            directory
+            directory.to_owned()
         }
     };
     Ok(directory.join(wanted.settings))
@@ -59,32 +68,48 @@ fn placed(path: &Path, problems: Vec<Wrong>) -> Vec<Wrong> {
     problems.into_iter().map(|(what, to_do)| (format!("{}: {what}", path.display()), to_do)).collect()
 }
 
-fn small(path: &Path) -> io::Result<String> {
-    let about = path.metadata()?;
-    if !about.is_file() || about.len() > LARGEST_FILE_BYTES {
-        return Err(io::Error::other(format!("it is not a file of at most {LARGEST_FILE_BYTES} bytes")));
+/// The text of a file, if it is a plain file and not too long. Counts while it reads: what the file system says of the length
+/// of a file need not hold.
+fn small(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let too_large = || io::Error::other(format!("it is not a file of at most {max_bytes} bytes"));
+    if !path.metadata()?.is_file() {
+        return Err(too_large());
     }
-    fs::read_to_string(path)
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// A Secret as a pod sees it. What begins with a dot is the kubelet's.
+/// A Secret as a pod sees it. The kubelet's own names begin with a dot.
 fn mounted(directory: &Path) -> io::Result<Entries> {
-    let mut entries = Entries::new();
+    let (mut entries, mut bytes_left) = (Entries::new(), MAX_MOUNTED_BYTES);
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if !name.starts_with('.') && entry.path().is_file() {
+        if name.starts_with('.') || !entry.path().is_file() {
+            continue;
+        }
+        let bytes = match small(&entry.path(), bytes_left) {
             // Keys of other nodes need not be readable here: only that they are there counts.
-            entries.insert(name, fs::read(entry.path()).unwrap_or_default());
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Vec::new(),
+            other => other.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?,
+        };
+        bytes_left -= bytes.len() as u64;
+        entries.insert(name, bytes);
+        if entries.len() > MAX_ENTRIES {
+            return Err(io::Error::other(format!("it has more than {MAX_ENTRIES} entries")));
         }
     }
     Ok(entries)
 }
 
 /// A Secret as `kubectl get -o yaml` or `-o json` prints it.
-fn exported(text: &str) -> Result<Entries, Vec<Wrong>> {
-    let documents = YamlLoader::load_from_str(text)
-        .map_err(|error| vec![wrong(format!("it is neither YAML nor JSON: {error}"), EXPORT)])?;
+fn exported(text: &[u8]) -> Result<Entries, Vec<Wrong>> {
+    let text = std::str::from_utf8(text).map_err(|_| vec![wrong("it is no text in UTF-8", EXPORT)])?;
+    let documents = yaml::read(text, "Secret").map_err(|problems| {
+        let shown = |problem: &trellis_spec::Problem| wrong(format!("line {}: {}", problem.line, problem.what), EXPORT);
+        problems.0.iter().map(shown).collect::<Vec<_>>()
+    })?;
     let [secret] = documents.as_slice() else {
         return Err(vec![wrong(format!("it has {} documents, not one", documents.len()), EXPORT)]);
     };
@@ -93,16 +118,29 @@ fn exported(text: &str) -> Result<Entries, Vec<Wrong>> {
         Some(kind) => return Err(vec![wrong(format!("it is a {kind}, not a Secret"), EXPORT)]),
         None => return Err(vec![wrong("it is no Secret of Kubernetes", EXPORT)]),
     }
-    let Yaml::Hash(data) = &secret["data"] else { return Err(vec![wrong("the Secret has no entries", EXPORT)]) };
+    let Value::Object(data) = &secret["data"] else { return Err(vec![wrong("the Secret has no entries", EXPORT)]) };
+    if data.len() > MAX_ENTRIES {
+        return Err(vec![wrong(format!("the Secret has more than {MAX_ENTRIES} entries"), EXPORT)]);
+    }
     let (mut entries, mut problems) = (Entries::new(), Vec::new());
     for (name, value) in data {
-        let name = name.as_str().unwrap_or_default();
+        if !is_entry_name(name) {
+            problems.push(wrong(format!("its entry {name:?} has no name that a Secret can have"), EXPORT));
+            continue;
+        }
         match value.as_str().and_then(|text| STANDARD.decode(text.trim()).ok()) {
-            Some(bytes) => drop(entries.insert(name.to_owned(), bytes)),
+            Some(bytes) => drop(entries.insert(name.clone(), bytes)),
             None => problems.push(wrong(format!("its entry {name} is damaged: it is no base64"), EXPORT)),
         }
     }
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
+}
+
+/// Whether Kubernetes accepts this as the key of a Secret, and it is the name of a file that is not hidden: it becomes one.
+fn is_entry_name(name: &str) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && !name.starts_with('.')
 }
 
 /// What one node needs of the entries.
@@ -166,7 +204,9 @@ fn index(entries: &Entries, node: Option<&str>) -> Result<u32, Wrong> {
 
 /// Each file appears whole, and is its user's alone.
 fn keep(directory: &Path, entries: &Entries, files: &[String]) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory)?;
+    for directory in directory.parent().into_iter().chain([directory]) {
+        private_dir::claim(directory).map_err(io::Error::other)?;
+    }
     for name in files {
         // Made with mode 0600.
         let mut file = NamedTempFile::new_in(directory)?;
@@ -201,7 +241,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("lab.yaml");
         fs::write(&file, text).expect("written");
-        let place = settings(&file, node, &directory.path().join("state"))?;
+        let place = settings(&file, node, &directory.path().join("state/join"))?;
         Ok((directory, place))
     }
 
@@ -236,6 +276,32 @@ mod tests {
         }
         let place = settings(directory.path(), Some("1"), Path::new("/nowhere")).expect("good");
         assert_eq!(place, directory.path().join("node-1.toml"));
+    }
+
+    #[test]
+    fn no_entry_becomes_a_file_elsewhere() {
+        for name in ["../../escaped", "/tmp/escaped", "..", ".", ".hidden", "a/b", "a\\b", ""] {
+            let toml = format!("insecure = true\nauth-supernode-private-key = {}\n", Value::from(name));
+            let data = serde_json::json!({"node-0.toml": STANDARD.encode(toml), name: STANDARD.encode("KEY")});
+            let text = serde_json::json!({"kind": "Secret", "data": data}).to_string();
+            let home = tempfile::tempdir().expect("a directory");
+            let file = home.path().join("lab.json");
+            fs::write(&file, text).expect("written");
+            let problems = settings(&file, None, &home.path().join("state/join")).expect_err(name);
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].0.contains("has no name that a Secret can have"), "{problems:?}");
+            assert_eq!(fs::read_dir(home.path()).expect("there").count(), 1, "{name}: only the file itself is there");
+        }
+    }
+
+    #[test]
+    fn a_mounted_secret_is_read_within_limits() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("node-0.toml"), "insecure = true\n").expect("written");
+        let large = File::create(directory.path().join("large")).expect("made");
+        large.set_len(MAX_MOUNTED_BYTES + 1).expect("long");
+        let problems = settings(directory.path(), None, Path::new("/nowhere")).expect_err("too large");
+        assert!(problems[0].0.contains("large: it is not a file of at most"), "{problems:?}");
     }
 
     #[test]

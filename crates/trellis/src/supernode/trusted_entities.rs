@@ -5,15 +5,22 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use yaml_rust2::{Yaml, YamlLoader};
+use serde_json::Value;
+use trellis_spec::yaml;
 
 const KIND: &str = "ssh-ed25519";
 const KEY_BYTES: usize = 32;
 
 /// OpenSSH lines by name, or everything that is wrong with the file.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, Vec<String>> {
-    let documents = YamlLoader::load_from_str(text).map_err(|error| vec![format!("it is not valid YAML: {error}")])?;
-    let [Yaml::Hash(entries)] = documents.as_slice() else {
+    let documents = yaml::read(text, "trusted entities").map_err(|problems| {
+        problems
+            .0
+            .iter()
+            .map(|problem| format!("it is not valid YAML: {}, in line {}", problem.what, problem.line))
+            .collect::<Vec<_>>()
+    })?;
+    let [Value::Object(entries)] = documents.as_slice() else {
         return Err(vec!["it is no mapping of names to keys".to_owned()]);
     };
     if entries.is_empty() {
@@ -21,13 +28,13 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, Vec<String>> {
     }
     let (mut trusted, mut wrong) = (BTreeMap::new(), Vec::new());
     for (name, key) in entries {
-        match (name, key) {
-            (Yaml::String(name), Yaml::String(key)) => match fault(key) {
-                None => drop(trusted.insert(name.clone(), key.trim().to_owned())),
-                Some(why) => wrong.push(format!("the key of {name:?} {why}")),
-            },
-            (Yaml::String(name), _) => wrong.push(format!("the key of {name:?} is no text")),
-            (name, _) => wrong.push(format!("{name:?} is no name")),
+        let Some(key) = key.as_str() else {
+            wrong.push(format!("the key of {name:?} is no text"));
+            continue;
+        };
+        match fault(key) {
+            None => drop(trusted.insert(name.clone(), key.trim().to_owned())),
+            Some(why) => wrong.push(format!("the key of {name:?} {why}")),
         }
     }
     if wrong.is_empty() { Ok(trusted) } else { Err(wrong) }

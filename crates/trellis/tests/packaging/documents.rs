@@ -2,28 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
-use yaml_rust2::{Yaml, YamlLoader};
+use serde_json::Value;
 
 /// The documents of a stream, without empty ones.
 pub fn read(text: &str) -> Vec<Value> {
-    let documents = YamlLoader::load_from_str(text).unwrap_or_else(|why| panic!("{why}\n{text}"));
-    documents.iter().map(value).filter(|document| !document.is_null()).collect()
-}
-
-fn value(yaml: &Yaml) -> Value {
-    match yaml {
-        Yaml::Real(text) => json!(text.parse::<f64>().expect("a number")),
-        Yaml::Integer(number) => json!(number),
-        Yaml::String(text) => json!(text),
-        Yaml::Boolean(truth) => json!(truth),
-        Yaml::Array(items) => items.iter().map(value).collect(),
-        Yaml::Hash(map) => {
-            let field = |(key, item): (&Yaml, &Yaml)| (value(key).as_str().expect("a key").to_owned(), value(item));
-            Value::Object(map.iter().map(field).collect::<Map<_, _>>())
-        }
-        Yaml::Null | Yaml::BadValue | Yaml::Alias(_) => Value::Null,
-    }
+    trellis_spec::yaml::read(text, "documents").unwrap_or_else(|why| panic!("{why}\n{text}"))
 }
 
 /// Objects by kind, namespace and name; none may be there twice.
