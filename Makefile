@@ -45,6 +45,14 @@ lint: ## formatting, clippy without warnings, and the dependency policy
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	@if command -v cargo-deny > /dev/null; then \
 	  $(CARGO) deny --offline check licenses bans sources; \
+	  if $(CARGO) deny fetch db > /dev/null 2>&1; then \
+	    $(CARGO) deny check advisories; \
+	  elif [ -n "$$(ls -A "$${CARGO_HOME:-$$HOME/.cargo}/advisory-dbs" 2> /dev/null)" ]; then \
+	    echo "note: the advisory database cannot be fetched, the copy of $$(date -r "$${CARGO_HOME:-$$HOME/.cargo}/advisory-dbs" +%F) is used"; \
+	    $(CARGO) deny --offline check advisories; \
+	  else \
+	    echo "SKIP: 1 check skipped: no advisory database can be had here, dependencies were not checked for known vulnerabilities"; \
+	  fi; \
 	else \
 	  echo "SKIP: 1 check skipped: cargo-deny is not installed, the dependency policy (deny.toml) was not checked"; \
 	fi
@@ -114,7 +122,7 @@ bench: release ## measure SuperLinks, whole rounds and aggregation beside the or
 	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## feed garbage to a decoder for FUZZ_SECONDS (600); FUZZ_TARGET: object_decoder, or context (what a VM is told)
+fuzz: ## feed garbage to a decoder for FUZZ_SECONDS (600); FUZZ_TARGET: object_decoder, context (what a VM is told), join (files of --join), document (Federations)
 	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
 
