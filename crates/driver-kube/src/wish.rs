@@ -117,6 +117,7 @@ fn coordinator(spec: &CoordinatorSpec, place: &Place<'_>, problems: &mut Vec<Str
             size,
             storage_class_name: site.storage_class.clone(),
             when_deleted: Some(kube::Retention::Delete),
+            when_scaled: None,
         },
         ..base(
             &spec.runtime,

@@ -280,15 +280,28 @@ pub struct Persistence {
     pub size: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
-    /// What becomes of the claim when the federation is deleted; absent: it stays.
+    /// What becomes of claims, of the SuperLink and of pools, when the federation or the pool is deleted; absent: they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when_deleted: Option<Retention>,
+    /// What becomes of the claims of nodes that a smaller pool no longer has; absent: they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when_scaled: Option<Retention>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Retention {
     Retain,
     Delete,
+}
+
+impl Retention {
+    /// As a StatefulSet has it. Data are deleted only if somebody says so.
+    pub fn policy(said: Option<Retention>) -> &'static str {
+        match said {
+            Some(Retention::Delete) => "Delete",
+            Some(Retention::Retain) | None => "Retain",
+        }
+    }
 }
 
 /// How many nodes one pool has; `replicas` is what the scale subresource writes.

@@ -231,18 +231,19 @@ fn security(ours: &str) -> Schema {
 }
 
 fn persistence() -> Schema {
-    Schema::object("Where the SuperLink keeps its state.")
+    let retention = |description: &str| Schema::text(description).one_of(["Retain", "Delete"]);
+    Schema::object("Where the SuperLink keeps its state, and how long claims are kept.")
         .field(
             "enabled",
             Schema::truth("In a claim. Absent: where the cluster has a default storage class. Else in the pod."),
         )
-        .field("size", Schema::quantity().describe("Of the claim; 1Gi."))
+        .field("size", Schema::quantity().describe("Of the claim; 10Gi."))
         .field("storageClassName", Schema::text("Of the claim. Absent: the default of the cluster."))
         .field(
             "whenDeleted",
-            Schema::text("What becomes of the claim when the federation is deleted; Retain.")
-                .one_of(["Retain", "Delete"]),
+            retention("What becomes of the claims of the SuperLink and of pools when the federation or the pool is deleted; Retain."),
         )
+        .field("whenScaled", retention("What becomes of the claims of nodes when their pool gets smaller; Retain."))
 }
 
 fn scaling() -> Schema {

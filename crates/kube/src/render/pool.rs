@@ -74,12 +74,11 @@ fn stateful_set(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     }
     if !pool.volume_claim_templates.is_empty() {
         spec["volumeClaimTemplates"] = pool.volume_claim_templates.iter().map(claim_template).collect();
-        // What a node that is gone had is of no use to others, unless somebody says so.
-        let kept = match scene.federation.spec.persistence.when_deleted {
-            Some(Retention::Retain) => "Retain",
-            Some(Retention::Delete) | None => "Delete",
-        };
-        spec["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": kept, "whenScaled": kept});
+        let persistence = &scene.federation.spec.persistence;
+        spec["persistentVolumeClaimRetentionPolicy"] = json!({
+            "whenDeleted": Retention::policy(persistence.when_deleted),
+            "whenScaled": Retention::policy(persistence.when_scaled),
+        });
     }
     json!({
         "apiVersion": "apps/v1",

@@ -58,10 +58,7 @@ pub(super) fn workload(scene: &Scene<'_>) -> Value {
     });
     let claims = claims(scene);
     if !claims.is_empty() {
-        let deleted = match scene.federation.spec.persistence.when_deleted {
-            Some(Retention::Delete) => "Delete",
-            Some(Retention::Retain) | None => "Retain",
-        };
+        let deleted = Retention::policy(scene.federation.spec.persistence.when_deleted);
         spec["volumeClaimTemplates"] = Value::Array(claims);
         spec["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": deleted, "whenScaled": "Retain"});
     }
