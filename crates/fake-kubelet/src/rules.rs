@@ -26,6 +26,7 @@ pub enum Behaviour {
 pub struct Pods {
     namespace: Option<String>,
     name: Option<String>,
+    image: Option<String>,
     labels: BTreeMap<String, String>,
 }
 
@@ -48,13 +49,26 @@ impl Pods {
         self
     }
 
+    /// With a container of this image.
+    pub fn with_image(mut self, image: &str) -> Pods {
+        self.image = Some(image.to_owned());
+        self
+    }
+
     fn contain(&self, pod: &Pod) -> bool {
         let metadata = &pod.metadata;
         let is = |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         let has = |(key, value): (&String, &String)| {
             metadata.labels.as_ref().and_then(|labels| labels.get(key)) == Some(value)
         };
-        is(&self.namespace, &metadata.namespace) && is(&self.name, &metadata.name) && self.labels.iter().all(has)
+        let runs = |image: &String| {
+            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+            containers.into_iter().any(|container| container.image.as_ref() == Some(image))
+        };
+        self.image.as_ref().is_none_or(runs)
+            && is(&self.namespace, &metadata.namespace)
+            && is(&self.name, &metadata.name)
+            && self.labels.iter().all(has)
     }
 }
 

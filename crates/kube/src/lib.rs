@@ -1,6 +1,6 @@
 //! Kubernetes as data: what users write ([`federation`], [`run`]), its definition ([`crd`]), which release of Flower an image
 //! holds ([`flower`]), the objects that a federation needs ([`render`]), how wanted and live ones compare ([`object`]), and what
-//! is told about them ([`status`]). And what an installation of the operator consists of ([`manifests`]).
+//! is told about them ([`status`]), what pods may ask for ([`pod_policy`]), and why they do not start ([`pods`]). And what an installation of the operator consists of ([`manifests`]).
 //!
 //! Pure: no client, no clock, no file. Core types of Kubernetes that users write (pod templates, volumes, environment) pass through
 //! as JSON, so that fields of a newer cluster are not lost.
@@ -11,6 +11,8 @@ pub mod flower;
 pub mod ground;
 pub mod manifests;
 pub mod object;
+pub mod pod_policy;
+pub mod pods;
 pub mod render;
 pub mod run;
 pub mod scaling;

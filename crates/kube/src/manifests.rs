@@ -8,6 +8,7 @@ pub mod permissions;
 use serde_json::{Map, Value, json};
 
 use crate::object::Object;
+use crate::pod_policy::PodPolicy;
 use permissions::{PEOPLE, Reach, people_rules, rules};
 
 pub const NAME: &str = "trellis-operator";
@@ -27,6 +28,7 @@ pub struct Installation {
     pub image_pull_secrets: Vec<String>,
     /// Whose federations are kept; none: those of all namespaces.
     pub watched: Vec<String>,
+    pub pod_policy: PodPolicy,
     pub replicas: u32,
     pub service_monitor: bool,
     pub network_policy: bool,
@@ -41,6 +43,7 @@ impl Default for Installation {
             image: default_image(),
             image_pull_secrets: Vec::new(),
             watched: Vec::new(),
+            pod_policy: PodPolicy::default(),
             replicas: 1,
             service_monitor: false,
             network_policy: false,
@@ -190,7 +193,7 @@ fn container(installation: &Installation) -> Value {
     json!({
         "name": "operator",
         "image": installation.image,
-        "args": arguments(&installation.watched),
+        "args": arguments(installation),
         "env": [from_pod("POD_NAME", "metadata.name"), from_pod("POD_NAMESPACE", "metadata.namespace")],
         "ports": [
             {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
@@ -212,13 +215,17 @@ fn container(installation: &Installation) -> Value {
 }
 
 /// Of `trellis operator run`, which the image begins with.
-fn arguments(watched: &[String]) -> Vec<String> {
+fn arguments(installation: &Installation) -> Vec<String> {
+    let policy = &installation.pod_policy;
     let usual = [
         "--leader-elect".to_owned(),
         format!("--metrics-address=0.0.0.0:{METRICS_PORT}"),
         format!("--health-address=0.0.0.0:{HEALTH_PORT}"),
     ];
-    usual.into_iter().chain(watched.iter().map(|namespace| format!("--namespace={namespace}"))).collect()
+    let watched = installation.watched.iter().map(|namespace| format!("--namespace={namespace}"));
+    let privileged = policy.allow_privileged.then(|| "--allow-privileged-pods".to_owned());
+    let accounts = policy.service_accounts.iter().map(|name| format!("--allow-service-account={name}"));
+    usual.into_iter().chain(watched).chain(privileged).chain(accounts).collect()
 }
 
 fn disruption_budget(installation: &Installation) -> Value {

@@ -19,7 +19,7 @@ use crate::federation::{Federation, Mode, Pool};
 use crate::flower::arguments::{Channel, Files, gives};
 use crate::flower::{PoolPrograms, Programs};
 use crate::object::Object;
-pub use marks::{MANAGED_BY, pool_labels, superlink_labels};
+pub use marks::{MANAGED_BY, instance_labels, node_labels, pool_labels, superlink_labels};
 pub use ports::{Endpoints, endpoints};
 pub use superlink::TRUST_ANNOTATION;
 

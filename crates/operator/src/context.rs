@@ -10,12 +10,15 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trellis_kube::object::Identity;
+use trellis_kube::pod_policy::PodPolicy;
 use trellis_kube::status::{Condition, Trouble};
 
 use crate::cache::{Cache, Key};
 use crate::events::Events;
 use crate::kinds::Kind;
+use crate::lease::LEASE;
 use crate::metrics::Metrics;
+use crate::pods::Looks;
 use crate::queue::Queue;
 use crate::reach::Reach;
 use crate::scaling::Activities;
@@ -35,12 +38,15 @@ pub struct Settings {
     /// Who this one of several operators is.
     pub identity: String,
     pub leader_election: bool,
+    pub lease_name: String,
     pub workers: usize,
     pub resync: Duration,
     pub metrics_address: Option<std::net::SocketAddr>,
     pub health_address: Option<std::net::SocketAddr>,
     /// Where SuperLinks are, for an operator outside of the cluster.
     pub reach: Reach,
+    /// What authors of federations may ask of pods.
+    pub pod_policy: PodPolicy,
 }
 
 impl Default for Settings {
@@ -50,11 +56,13 @@ impl Default for Settings {
             own_namespace: "default".to_owned(),
             identity: format!("trellis-operator-{}", std::process::id()),
             leader_election: false,
+            lease_name: LEASE.to_owned(),
             workers: WORKERS,
             resync: RESYNC,
             metrics_address: None,
             health_address: None,
             reach: Reach::default(),
+            pod_policy: PodPolicy::default(),
         }
     }
 }
@@ -98,6 +106,7 @@ pub struct Context {
     pub metrics: Metrics,
     pub events: Events,
     pub activities: Activities,
+    pub looks: Looks,
     pub made: Mutex<HashMap<(Key, Identity), Made>>,
     /// Failures in a row.
     pub failures: Mutex<HashMap<Key, u32>>,
@@ -117,6 +126,7 @@ impl Context {
             metrics: Metrics::new(),
             events,
             activities: Activities::default(),
+            looks: Looks::default(),
             made: Mutex::default(),
             failures: Mutex::default(),
             stop: CancellationToken::new(),

@@ -11,6 +11,7 @@ use kube::{Api, Client};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+/// Name of the lease unless another is chosen. Operators of one namespace that look after different federations need one each.
 pub const LEASE: &str = "trellis-operator";
 /// A leader that is gone is followed by another one after this and [`RETRY`].
 pub const DURATION: Duration = Duration::from_secs(9);
@@ -21,14 +22,20 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(3);
 
 pub struct Election {
     api: Api<Lease>,
+    name: String,
     identity: String,
     /// What was last seen, and since when it is like that.
     seen: Option<(Option<String>, Instant)>,
 }
 
 impl Election {
-    pub fn new(client: Client, namespace: &str, identity: &str) -> Self {
-        Election { api: Api::namespaced(client, namespace), identity: identity.to_owned(), seen: None }
+    pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
+        Election {
+            api: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            identity: identity.to_owned(),
+            seen: None,
+        }
     }
 
     /// Resolves once the lease is ours.
@@ -37,8 +44,8 @@ impl Election {
             match timeout(REQUEST_LIMIT, self.attempt()).await {
                 Ok(Ok(true)) => return,
                 Ok(Ok(false)) => {}
-                Ok(Err(error)) => tracing::warn!(%error, lease = LEASE, "the lease cannot be had; tried again"),
-                Err(_) => tracing::warn!(lease = LEASE, "no answer about the lease; tried again"),
+                Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "the lease cannot be had; tried again"),
+                Err(_) => tracing::warn!(lease = self.name, "no answer about the lease; tried again"),
             }
             sleep(RETRY).await;
         }
@@ -52,8 +59,8 @@ impl Election {
             match timeout(REQUEST_LIMIT, self.attempt()).await {
                 Ok(Ok(true)) => renewed = Instant::now(),
                 Ok(Ok(false)) => return,
-                Ok(Err(error)) => tracing::warn!(%error, lease = LEASE, "the lease could not be renewed"),
-                Err(_) => tracing::warn!(lease = LEASE, "no answer about the lease"),
+                Ok(Err(error)) => tracing::warn!(%error, lease = self.name, "the lease could not be renewed"),
+                Err(_) => tracing::warn!(lease = self.name, "no answer about the lease"),
             }
             if renewed.elapsed() >= RENEW_DEADLINE {
                 return;
@@ -63,8 +70,8 @@ impl Election {
 
     /// Takes or renews the lease where that is allowed. Returns whether it is ours now.
     async fn attempt(&mut self) -> kube::Result<bool> {
-        let Some(found) = self.api.get_opt(LEASE).await? else {
-            let fresh = Lease { metadata: name(), spec: Some(self.spec(None)) };
+        let Some(found) = self.api.get_opt(&self.name).await? else {
+            let fresh = Lease { metadata: name(&self.name), spec: Some(self.spec(None)) };
             return settled(self.api.create(&PostParams::default(), &fresh).await);
         };
         let spec = found.spec.clone().unwrap_or_default();
@@ -74,7 +81,7 @@ impl Election {
         }
         // Its version is in it, so only one of several takers succeeds.
         let next = Lease { spec: Some(self.spec(Some(&spec))), ..found };
-        settled(self.api.replace(LEASE, &PostParams::default(), &next).await)
+        settled(self.api.replace(&self.name, &PostParams::default(), &next).await)
     }
 
     /// Whether it was seen unchanged for its time. The holder's clock is of no interest.
@@ -109,14 +116,14 @@ impl Election {
     /// Lets the next one have it at once.
     pub async fn release(&self) {
         let released = async {
-            let Some(mut found) = self.api.get_opt(LEASE).await? else { return Ok(()) };
+            let Some(mut found) = self.api.get_opt(&self.name).await? else { return Ok(()) };
             let Some(spec) = found.spec.as_mut().filter(|spec| spec.holder_identity.as_deref() == Some(&self.identity))
             else {
                 return Ok(());
             };
             spec.holder_identity = Some(String::new());
             spec.lease_duration_seconds = Some(1);
-            self.api.replace(LEASE, &PostParams::default(), &found).await.map(drop)
+            self.api.replace(&self.name, &PostParams::default(), &found).await.map(drop)
         };
         let answer: Result<kube::Result<()>, _> = timeout(REQUEST_LIMIT, released).await;
         if !matches!(answer, Ok(Ok(()))) {
@@ -125,8 +132,8 @@ impl Election {
     }
 }
 
-fn name() -> ObjectMeta {
-    ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() }
+fn name(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }
 
 /// Another one was faster: no error.

@@ -14,6 +14,7 @@ pub mod kinds;
 pub mod lease;
 pub mod metrics;
 mod pass;
+mod pods;
 mod queue;
 pub mod reach;
 pub mod runs;
@@ -69,7 +70,8 @@ async fn lead(context: &Arc<Context>, stopping: &CancellationToken) {
         let _leading = context.metrics.leading();
         return work(context, stopping.clone()).await;
     }
-    let election = lease::Election::new(context.client.clone(), &settings.own_namespace, &settings.identity);
+    let election =
+        lease::Election::new(context.client.clone(), &settings.own_namespace, &settings.lease_name, &settings.identity);
     lease::while_leading(election, stopping, |stop| async move {
         let _leading = context.metrics.leading();
         work(context, stop).await;

@@ -12,7 +12,8 @@ use trellis_kube::federation::{Federation, KIND};
 use trellis_kube::flower::Programs;
 use trellis_kube::ground::durability;
 use trellis_kube::object::{self, Cause, Identity, Object, Owner, Verdict, digest, digest_of_live};
-use trellis_kube::render::{Durability, Ground, render};
+use trellis_kube::pod_policy::violations;
+use trellis_kube::render::{Durability, Ground, Problem, render};
 use trellis_kube::status::{self, Picture, Trouble};
 use trellis_kube::upgrade;
 
@@ -22,7 +23,7 @@ use crate::events::News;
 use crate::kinds::{DEPLOYMENT, Kind};
 use crate::metrics::State;
 use crate::trust::enrol;
-use crate::{scaling, trust};
+use crate::{pods, scaling, trust};
 
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_secs(300);
@@ -34,10 +35,12 @@ pub async fn pass(context: &Context, key: &Key) -> Option<Duration> {
     let started = Instant::now();
     let Some(seen) = context.cache.seen(key) else {
         forget(context, key);
-        return None;
+        return pods::release(context, key).await;
     };
     let (good, again) = match Federation::read(&seen.resource) {
-        Ok(federation) if federation.deleted => return Some(context.settings.resync),
+        Ok(federation) if federation.deleted => {
+            return Some(pods::release(context, key).await.unwrap_or(context.settings.resync));
+        }
         Ok(federation) => {
             let mut pass = Pass {
                 context,
@@ -158,6 +161,10 @@ impl Pass<'_> {
         let durability = self.durability();
         let release = Programs::of(&self.federation).shown();
         let mut findings = Findings::default();
+        let forbidden = violations(&self.federation, &self.context.settings.pod_policy);
+        if !forbidden.is_empty() {
+            return (self.refuse(&forbidden, durability, release).await, None);
+        }
         let sizes = scaling::sizes(self.context, &self.federation, &self.seen).await;
         findings.add(sizes.findings);
         let prepared = trust::prepare(self.context, &self.federation, &self.seen, &sizes.sizes).await;
@@ -183,10 +190,27 @@ impl Pass<'_> {
                 self.bring_about(rendered.objects).await;
             }
         }
+        let pods = pods::look(self.context, self.key, &self.federation, &self.seen).await;
+        self.troubles.extend(pods.troubles);
+        self.done.remade.extend(pods.replaced);
+        findings.again = [findings.again, pods.again].into_iter().flatten().min();
         self.tell_done();
         let told = self.tell_status(durability, &findings).await;
         let again = if self.waiting.is_empty() && !self.refused { None } else { Some(LOOK_AGAIN) };
         (told && !self.failed, [again, findings.again].into_iter().flatten().min())
+    }
+
+    /// Changes nothing, and tells why. Objects that are there stay as they are.
+    async fn refuse(&mut self, forbidden: &[Problem], durability: Durability, release: String) -> bool {
+        self.troubles.extend(
+            forbidden
+                .iter()
+                .map(|problem| Trouble { reason: "PodForbidden".to_owned(), ..Trouble::of_problem(problem) }),
+        );
+        let mut findings = Findings::default();
+        findings.fields.insert("release".to_owned(), release.into());
+        self.tell_done();
+        self.tell_status(durability, &findings).await
     }
 
     fn owner(&self) -> Owner<'_> {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -12,6 +13,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::cache::Scope;
 use crate::context::Context;
@@ -22,6 +24,9 @@ use crate::kinds::{DEPLOYMENT, FEDERATION, Kind, MANAGED, OWNED};
 const PAGE_OBJECTS: u32 = 100;
 const DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+
+/// A kind that the cluster does not have, or does not show, may come later. The watcher's own backoff begins anew with every try.
+const ABSENT_RETRY: Duration = Duration::from_secs(60);
 
 /// How many watches have not told yet what there is.
 #[derive(Default)]
@@ -93,7 +98,10 @@ async fn watch_kind(context: Arc<Context>, kind: &'static Kind, namespace: Optio
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => take_in(&context, kind, &scope, event, &mut first),
-            Err(error) => complain(&context, kind.optional, kind.plural, &error, &mut first),
+            Err(error) if complain(&context, kind.optional, kind.plural, &error, &mut first) => {
+                sleep(ABSENT_RETRY).await
+            }
+            Err(_) => {}
         }
     }
 }
@@ -136,8 +144,9 @@ fn take_in(context: &Context, kind: &'static Kind, scope: &Scope, event: Event<F
     }
 }
 
-/// A watch that failed starts over by itself. One that cannot be had for an optional kind is not waited for.
-fn complain(context: &Context, optional: bool, plural: &str, error: &watcher::Error, first: &mut First<'_>) {
+/// A watch that failed starts over by itself. One that cannot be had for an optional kind is not waited for. Returns whether it is
+/// such a one.
+fn complain(context: &Context, optional: bool, plural: &str, error: &watcher::Error, first: &mut First<'_>) -> bool {
     context.metrics.watch_failed(plural);
     let code = match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -147,7 +156,7 @@ fn complain(context: &Context, optional: bool, plural: &str, error: &watcher::Er
     if optional && matches!(code, 403 | 404) {
         tracing::debug!(kind = plural, %error, "not watched");
         first.told();
-        return;
+        return true;
     }
     match code {
         403 => tracing::warn!(kind = plural, %error, "not allowed to watch; check the operator's role"),
@@ -156,6 +165,7 @@ fn complain(context: &Context, optional: bool, plural: &str, error: &watcher::Er
         }
         _ => tracing::info!(kind = plural, %error, "watch starts over"),
     }
+    false
 }
 
 /// Whether the cluster has a default storage class.
@@ -192,7 +202,9 @@ async fn follow_storage(
                 continue;
             }
             Err(error) => {
-                complain(context, true, "storageclasses", &error, &mut first);
+                if complain(context, true, "storageclasses", &error, &mut first) {
+                    sleep(ABSENT_RETRY).await;
+                }
                 continue;
             }
         }

@@ -13,7 +13,7 @@ use trellis_kube::status::Trouble;
 use crate::cache::Key;
 use crate::context::Context;
 use crate::held::Fresh;
-use crate::kinds::{DEPLOYMENT, FEDERATION, Kind};
+use crate::kinds::{DEPLOYMENT, FEDERATION, Kind, POD};
 
 /// Who we are to the API server: fields that we apply belong to this name.
 pub const FIELD_MANAGER: &str = "trellis-operator";
@@ -154,6 +154,21 @@ impl Context {
             self.cache.remove(kind, &object.0);
         }
         Ok(())
+    }
+
+    /// Deletes this very pod; of one that is being deleted, shortens the time that it has left. It may be gone already.
+    pub async fn delete_pod(&self, namespace: &str, pod: &Value, grace_s: Option<u32>) -> Result<(), WriteError> {
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+        let api: Api<Fresh> = self.api(&POD, Some(namespace));
+        let how = DeleteParams {
+            grace_period_seconds: grace_s,
+            preconditions: Some(Preconditions { uid: Some(text("uid").to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match self.request("delete", &POD, api.delete(text("name"), &how)).await {
+            Err(error) if !matches!(error.code(), 404 | 409) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Changes `.status` of a federation. Who is gone needs none.

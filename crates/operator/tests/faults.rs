@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use stage::{PATIENCE, Stage, federation};
+use stage::{Operator, PATIENCE, Stage, federation};
 use trellis_kube::federation::Federation;
 use trellis_kube::ground::durability;
 use trellis_kube::object::{Identity, Object, Owner, difference, settled};
@@ -239,6 +239,25 @@ fn another_operator_takes_over_from_a_leader_that_was_killed() {
     let lease = stage.get("lease/trellis-operator").expect("a lease");
     assert_eq!(holder(&lease).as_deref(), Some("second"));
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
+}
+
+/// Two operators of one namespace that look after different federations, each with a lease of its own.
+#[test]
+fn operators_with_different_leases_both_lead() {
+    let Some(stage) = Stage::without_operator(PARTS, "leases") else { return };
+    let start = |name: &str| {
+        let settings = Settings {
+            leader_election: true,
+            lease_name: name.to_owned(),
+            identity: name.to_owned(),
+            ..stage.settings()
+        };
+        Operator::start(&stage.plane.kubeconfig(), settings)
+    };
+    let _operators = [start("blue"), start("green")];
+    for name in ["blue", "green"] {
+        stage.until(&format!("lease/{name}"), |seen| (seen["spec"]["holderIdentity"] == name).then_some(()));
+    }
 }
 
 /// Somebody writes to the same objects and to the resource all the time; conflicts do not keep the operator from its work.

@@ -34,14 +34,14 @@ pub fn pool_labels(federation: &str, pool: &str) -> Map<String, Value> {
 }
 
 /// All nodes of a federation in the cluster.
-pub(super) fn node_labels(federation: &str) -> Labels {
+pub fn node_labels(federation: &str) -> Map<String, Value> {
     let mut labels = instance_labels(federation);
     labels.insert(NAME.to_owned(), SUPERNODE.into());
     labels
 }
 
 /// All pods of a federation.
-pub(super) fn instance_labels(federation: &str) -> Labels {
+pub fn instance_labels(federation: &str) -> Map<String, Value> {
     let labels = [(INSTANCE, federation), (MANAGER, MANAGED_BY)];
     labels.into_iter().map(|(label, value)| (label.to_owned(), value.into())).collect()
 }

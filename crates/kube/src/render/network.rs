@@ -32,14 +32,15 @@ fn policy(scene: &Scene<'_>, name: &str, labels: marks::Labels, selector: marks:
 fn superlink_policy(scene: &Scene<'_>) -> Value {
     let federation = scene.federation;
     let ports = scene.service_ports();
-    let of = |names: &[&str]| -> Vec<Value> {
-        let mut targets: Vec<u16> =
-            ports.iter().filter(|port: &&ServicePort| names.contains(&port.name)).map(|port| port.target).collect();
+    let of = |wanted: &dyn Fn(&ServicePort) -> bool| -> Vec<Value> {
+        let mut targets: Vec<u16> = ports.iter().filter(|port| wanted(port)).map(|port| port.target).collect();
         targets.sort_unstable();
         targets.dedup();
         targets.into_iter().map(|target| json!({"protocol": "TCP", "port": target})).collect()
     };
-    let mut nodes = json!({"ports": of(&["fleet", "http"])});
+    // Users are served at another port wherever the SuperLink has one. Nodes of sites dial the first.
+    let dialled: Vec<i32> = scene.pools().map(|(_, programs)| scene.dialled(programs.supernode)).collect();
+    let mut nodes = json!({"ports": of(&|port| port.name == "fleet" || dialled.contains(&port.port))});
     let sites = &federation.spec.sites;
     // Nodes of a site that does not say where it is may be anywhere.
     if sites.iter().all(|site| !site.cidrs.is_empty()) {
@@ -56,7 +57,7 @@ fn superlink_policy(scene: &Scene<'_>) -> Value {
     let mut ingress = vec![nodes];
     // A rule without anybody in it would be for everybody.
     if !users.is_empty() {
-        ingress.push(json!({"from": users, "ports": of(&["control", "http"])}));
+        ingress.push(json!({"from": users, "ports": of(&|port| ["control", "http"].contains(&port.name))}));
     }
     ingress.extend(metrics_rule(scene));
     let selector = marks::superlink_labels(&federation.name);

@@ -63,10 +63,16 @@ impl Drop for Operator {
     }
 }
 
+static KUBELET: OnceLock<Kubelet> = OnceLock::new();
+
+/// The kubelet of this test binary, once there is a stage with controllers.
+pub fn kubelet() -> &'static Kubelet {
+    KUBELET.get().expect("a stage with controllers")
+}
+
 /// The control plane of this test binary, with our definitions and, where there are controllers, a kubelet.
 pub fn plane(parts: Parts) -> Option<&'static ControlPlane> {
     static READY: [OnceLock<bool>; 3] = [const { OnceLock::new() }; 3];
-    static KUBELET: OnceLock<Kubelet> = OnceLock::new();
     let plane = shared(parts)?;
     READY[parts as usize].get_or_init(|| {
         install(plane);
@@ -198,6 +204,7 @@ impl Stage {
             "secret" => ("", "Secret", "secrets"),
             "certificate" => ("cert-manager.io", "Certificate", "certificates"),
             "pod" => ("", "Pod", "pods"),
+            "persistentvolumeclaim" => ("", "PersistentVolumeClaim", "persistentvolumeclaims"),
             "poddisruptionbudget" => ("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
             "networkpolicy" => ("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
             "federation" => ("flwr.exalsius.ai", "Federation", "federations"),

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use trellis_kube::crd;
 use trellis_kube::manifests::{Installation, NAMESPACE, default_image, objects};
+use trellis_kube::pod_policy::PodPolicy;
 use trellis_spec::yaml;
 
 const AFTER_HELP: &str = "\
@@ -32,6 +33,12 @@ pub struct ManifestsArgs {
     /// Keep the federations of this namespace only, with permissions for nothing else; may be repeated
     #[arg(long, value_name = "NAME")]
     watch_namespace: Vec<String>,
+    /// Let federations ask for pods with host namespaces, host paths, privileged containers and any service account
+    #[arg(long)]
+    allow_privileged_pods: bool,
+    /// Let pods of federations run as this service account of their namespace; may be repeated
+    #[arg(long, value_name = "NAME")]
+    allow_service_account: Vec<String>,
     /// How many operators; one works, the others wait to take its place
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     replicas: u32,
@@ -66,6 +73,10 @@ pub fn run(args: &ManifestsArgs) -> ExitCode {
         image: args.image.clone(),
         image_pull_secrets: args.image_pull_secret.clone(),
         watched: without_repetition(&args.watch_namespace),
+        pod_policy: PodPolicy {
+            allow_privileged: args.allow_privileged_pods,
+            service_accounts: without_repetition(&args.allow_service_account),
+        },
         replicas: args.replicas,
         service_monitor: args.service_monitor,
         network_policy: args.network_policy,

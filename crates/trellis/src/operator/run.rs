@@ -10,8 +10,10 @@ use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::runtime::Builder;
+use trellis_kube::pod_policy::PodPolicy;
 use trellis_operator::Settings;
 use trellis_operator::context::{RESYNC, WORKERS};
+use trellis_operator::lease::LEASE;
 use trellis_operator::reach::Reach;
 
 use crate::logging::{self, LogFormat, LogSettings};
@@ -57,6 +59,10 @@ pub struct RunArgs {
     #[arg(long)]
     leader_elect: bool,
 
+    /// Name of the Lease; operators of one namespace that look after different federations need one each
+    #[arg(long, value_name = "NAME", default_value = LEASE)]
+    lease_name: String,
+
     /// Where the Lease is [default: POD_NAMESPACE, else the context's namespace]
     #[arg(long, value_name = "NAMESPACE")]
     operator_namespace: Option<String>,
@@ -80,6 +86,16 @@ pub struct RunArgs {
     /// Where SuperLinks are for an operator outside of the cluster: lines of `name.namespace.svc:port address:port`
     #[arg(long, value_name = "FILE")]
     reach: Option<PathBuf>,
+
+    /// Let federations ask for pods with host namespaces, host paths, privileged containers and any service account
+    ///
+    /// Without it such a federation is refused: whoever may write Federations could otherwise take over the machines.
+    #[arg(long)]
+    allow_privileged_pods: bool,
+
+    /// Let pods of federations run as this service account of their namespace; may be repeated
+    #[arg(long, value_name = "NAME")]
+    allow_service_account: Vec<String>,
 
     /// `text` (coloured on a terminal, unless NO_COLOR is set) or `json`
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "TRELLIS_LOG_FORMAT")]
@@ -135,11 +151,16 @@ async fn operate(args: &RunArgs) -> service::Outcome {
         own_namespace: own_namespace.unwrap_or_else(|| config.default_namespace.clone()),
         identity: from_environment(NAME_VARIABLE).unwrap_or_else(|| Settings::default().identity),
         leader_election: args.leader_elect,
+        lease_name: args.lease_name.clone(),
         workers: args.workers,
         resync: Duration::from_secs(args.resync_seconds),
         metrics_address: args.metrics_address,
         health_address: args.health_address,
         reach: args.reach.clone().map(Reach::by_file).unwrap_or_default(),
+        pod_policy: PodPolicy {
+            allow_privileged: args.allow_privileged_pods,
+            service_accounts: args.allow_service_account.clone(),
+        },
     };
     tracing::info!(
         version = %env!("CARGO_PKG_VERSION"),

@@ -61,6 +61,8 @@ const OTHER: &[(&str, &str, &[&str])] = &[
     ),
     ("leaderElection.enable", "false", &[]),
     ("watchNamespaces", r#"["default", "kube-public"]"#, &[]),
+    ("podPolicy.allowPrivileged", "true", &[]),
+    ("podPolicy.serviceAccounts", r#"["reader"]"#, &[]),
     ("serviceAccount.create", "false", &[]),
     ("serviceAccount.name", r#""somebody""#, &[]),
     ("serviceAccount.annotations", r#"{"example.org/role": "x"}"#, &[]),
@@ -242,7 +244,16 @@ fn a_flag_that_is_given_already_is_not_given_twice() {
 #[test]
 fn the_program_knows_every_argument() {
     let Some(helm) = helm().map(Helm) else { return };
-    for sets in [&[][..], &[r#"watchNamespaces=["a","b"]"#, "manager.workers=3"][..], &["metrics.enable=false"][..]] {
+    for sets in [
+        &[][..],
+        &[
+            r#"watchNamespaces=["a","b"]"#,
+            "manager.workers=3",
+            "podPolicy.allowPrivileged=true",
+            r#"podPolicy.serviceAccounts=["r"]"#,
+        ][..],
+        &["metrics.enable=false"][..],
+    ] {
         let args = container(&helm.objects(sets))["args"].clone();
         let args: Vec<&str> = args.as_array().expect("args").iter().filter_map(Value::as_str).collect();
         let known =
@@ -259,6 +270,10 @@ fn it_makes_what_the_manifests_have() {
         (&[][..], &[][..]),
         (&[r#"watchNamespaces=["blue"]"#][..], &["--watch-namespace", "blue"][..]),
         (&["rbacHelpers.enable=true", "networkPolicy.enable=true"][..], &["--user-roles", "--network-policy"][..]),
+        (
+            &["podPolicy.allowPrivileged=true", r#"podPolicy.serviceAccounts=["reader"]"#][..],
+            &["--allow-privileged-pods", "--allow-service-account", "reader"][..],
+        ),
     ] {
         let mut charted = helm.objects(sets);
         let mut printed = by_identity(read(&trellis(&[&["operator", "manifests"], flags].concat())));

@@ -55,12 +55,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and .Values.leaderElection.enable (not (has "--leader-elect" .Values.manager.args)) }}
 {{- $args = append $args "--leader-elect" }}
 {{- end }}
+{{- $name := include "operator.fullname" . }}
+{{- if ne $name "trellis-operator" }}
+{{- $args = append $args (printf "--lease-name=%s" $name) }}
+{{- end }}
 {{- if .Values.metrics.enable }}
 {{- $args = append $args (printf "--metrics-address=0.0.0.0:%d" (int .Values.metrics.port)) }}
 {{- end }}
 {{- $args = append $args "--health-address=0.0.0.0:8081" }}
 {{- range .Values.watchNamespaces }}
 {{- $args = append $args (printf "--namespace=%s" .) }}
+{{- end }}
+{{- if .Values.podPolicy.allowPrivileged }}
+{{- $args = append $args "--allow-privileged-pods" }}
+{{- end }}
+{{- range .Values.podPolicy.serviceAccounts }}
+{{- $args = append $args (printf "--allow-service-account=%s" .) }}
 {{- end }}
 {{- with .Values.manager.workers }}
 {{- $args = append $args (printf "--workers=%d" (int .)) }}

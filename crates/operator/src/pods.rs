@@ -1,0 +1,169 @@
+//! Looks at pods where that says more than their workloads: why they do not start, which of them block a rolling update, and which
+//! drain towards a SuperLink that is deleted with them. Pods are listed when needed; a watch would hold most objects of a cluster.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout};
+use trellis_kube::federation::Federation;
+use trellis_kube::object::{Object, Owner};
+use trellis_kube::pods::{blocking, hindrances};
+use trellis_kube::render::{instance_labels, node_labels};
+use trellis_kube::status::Trouble;
+
+use crate::cache::{Key, Seen};
+use crate::context::Context;
+use crate::held::Fresh;
+use crate::kinds::{EVENT, Kind, POD};
+
+/// Between two looks at the pods of a federation that is not ready.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// What keeps one pod of a workload from starting mostly keeps all of them.
+const MAX_PODS: u32 = 200;
+const MAX_EVENTS: u32 = 200;
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// For nodes of a deleted federation: to end their apps.
+const DELETED_GRACE_S: u32 = 10;
+/// Between two looks at the nodes of a deleted federation, and for how long they are looked at: the cluster deletes a workload
+/// before its pods.
+const DELETED_INTERVAL: Duration = Duration::from_secs(2);
+const DELETED_LIMIT: Duration = Duration::from_secs(120);
+
+/// What was seen last of federations that are not ready, and since when federations are gone.
+#[derive(Default)]
+pub struct Looks {
+    last: Mutex<HashMap<Key, (Instant, Vec<Trouble>)>>,
+    deleted: Mutex<HashMap<Key, Instant>>,
+}
+
+/// What a look found and did.
+#[derive(Default)]
+pub struct Found {
+    pub troubles: Vec<Trouble>,
+    /// Pods that were deleted so that a new revision can start.
+    pub replaced: Vec<String>,
+    pub again: Option<Duration>,
+}
+
+impl Looks {
+    fn recent(&self, key: &Key) -> Option<Found> {
+        let last = self.last.lock().expect("nobody panics while holding it");
+        let (at, troubles) = last.get(key)?;
+        let again = LOOK_INTERVAL.checked_sub(at.elapsed())?;
+        Some(Found { troubles: troubles.clone(), again: Some(again), ..Found::default() })
+    }
+
+    fn remember(&self, key: &Key, troubles: &[Trouble]) {
+        let now = (Instant::now(), troubles.to_vec());
+        self.last.lock().expect("nobody panics while holding it").insert(key.clone(), now);
+    }
+
+    fn forget(&self, key: &Key) {
+        self.last.lock().expect("nobody panics while holding it").remove(key);
+    }
+
+    /// For how long a federation has been known to be deleted.
+    fn deleted_for(&self, key: &Key) -> Duration {
+        let mut deleted = self.deleted.lock().expect("nobody panics while holding it");
+        deleted.entry(key.clone()).or_insert_with(Instant::now).elapsed()
+    }
+
+    fn is_over(&self, key: &Key) {
+        self.deleted.lock().expect("nobody panics while holding it").remove(key);
+    }
+}
+
+/// Finds out why workloads of a federation are not ready, and deletes pods that keep a corrected one from starting.
+pub async fn look(context: &Context, key: &Key, federation: &Federation, seen: &Seen) -> Found {
+    context.looks.is_over(key);
+    let owner = Owner { name: &federation.name, uid: &federation.uid };
+    let lagging: Vec<&Object> =
+        seen.objects.values().filter(|object| object.is_of(owner) && is_lagging(object)).collect();
+    if lagging.is_empty() {
+        context.looks.forget(key);
+        return Found::default();
+    }
+    if let Some(recent) = context.looks.recent(key) {
+        return recent;
+    }
+    let labels = selector(&instance_labels(&key.name));
+    let pods = list(context, &POD, &key.namespace, ListParams::default().labels(&labels).limit(MAX_PODS)).await;
+    let failed = ListParams::default().fields("reason=FailedCreate").limit(MAX_EVENTS);
+    let events = list(context, &EVENT, &key.namespace, failed).await;
+    let now = jiff::Timestamp::now();
+    let mut found = Found { again: Some(LOOK_INTERVAL), ..Found::default() };
+    for workload in lagging {
+        for pod in blocking(workload, &pods, now) {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            match context.delete_pod(&key.namespace, pod, None).await {
+                Ok(()) => found.replaced.push(format!("pod {name}: it cannot start and keeps the corrected one out")),
+                Err(error) => tracing::warn!(federation = %key, pod = name, %error, "a pod could not be deleted"),
+            }
+        }
+        let about = workload.identity();
+        found.troubles.extend(hindrances(workload, &pods, &events, now).into_iter().map(|hindrance| Trouble {
+            about: Some(about.clone()),
+            reason: hindrance.reason,
+            message: hindrance.message,
+            lasting: true,
+        }));
+    }
+    context.looks.remember(key, &found.troubles);
+    found
+}
+
+/// Nodes of a federation that is deleted do not wait until their work is done: nobody will take the replies. Returns when to look
+/// again; `None` if none is left, or none is going to end.
+pub async fn release(context: &Context, key: &Key) -> Option<Duration> {
+    let labels = selector(&node_labels(&key.name));
+    let pods = list(context, &POD, &key.namespace, ListParams::default().labels(&labels).limit(MAX_PODS)).await;
+    for pod in &pods {
+        let grace_s = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
+        // One that nobody deleted stays: objects may outlive their federation if its user wants it.
+        if grace_s.is_some_and(|grace_s| grace_s > DELETED_GRACE_S.into())
+            && let Err(error) = context.delete_pod(&key.namespace, pod, Some(DELETED_GRACE_S)).await
+        {
+            tracing::warn!(federation = %key, %error, "a node of a deleted federation drains in vain");
+        }
+    }
+    if pods.is_empty() || context.looks.deleted_for(key) > DELETED_LIMIT {
+        context.looks.is_over(key);
+        return None;
+    }
+    Some(DELETED_INTERVAL)
+}
+
+fn is_lagging(workload: &Object) -> bool {
+    let (spec, status) = (&workload.0["spec"], &workload.0["status"]);
+    let number = |value: &Value| value.as_i64().unwrap_or_default();
+    match workload.0["kind"].as_str() {
+        Some("StatefulSet") => number(&status["readyReplicas"]) < spec["replicas"].as_i64().unwrap_or(1),
+        Some("DaemonSet") => number(&status["numberReady"]) < number(&status["desiredNumberScheduled"]),
+        _ => false,
+    }
+}
+
+fn selector(labels: &Map<String, Value>) -> String {
+    let pairs = labels.iter().map(|(label, value)| format!("{label}={}", value.as_str().unwrap_or_default()));
+    pairs.collect::<Vec<_>>().join(",")
+}
+
+/// Without the permission, or while the API server is away, the status says less; everything else goes on.
+async fn list(context: &Context, kind: &Kind, namespace: &str, which: ListParams) -> Vec<Value> {
+    let api: Api<Fresh> = context.api(kind, Some(namespace));
+    match timeout(LIST_LIMIT, api.list(&which)).await {
+        Ok(Ok(found)) => found.items.into_iter().map(|fresh| fresh.object).collect(),
+        Ok(Err(error)) => {
+            tracing::warn!(kind = kind.plural, namespace, %error, "cannot be listed");
+            Vec::new()
+        }
+        Err(_) => {
+            tracing::warn!(kind = kind.plural, namespace, "the API server did not answer in time");
+            Vec::new()
+        }
+    }
+}
