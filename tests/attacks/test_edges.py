@@ -93,30 +93,43 @@ def test_a_yaml_bomb_is_refused_with_little_memory(workspace, flag):
     assert peak < max(before, MAX_MEMORY_KB), f"{peak} KB"
 
 
-class Node:
-    """A SuperNode that never finds its SuperLink, until it is told to stop."""
+class Service:
+    """A program with a state directory, until it is told to stop. The node among them never finds its SuperLink."""
 
-    def __init__(self, workspace: Workspace, state: Path):
-        self.state = state
-        self.log = workspace.root / "node.log"
-        words = ["--insecure", "--superlink", f"127.0.0.1:{free_port()}", "--state-dir", str(state)]
+    def __init__(self, workspace: Workspace, program: str, state: Path):
+        self.log = workspace.root / f"{program}.log"
+        port = free_port()
+        if program == "supernode":
+            words = ["--insecure", "--superlink", f"127.0.0.1:{port}", "--state-dir", str(state)]
+            self.is_up = lambda: connects(state / "node.sock")
+        elif program == "superlink":
+            apis = ("serverappio", "fleet", "control")
+            words = ["--insecure", "--state-dir", str(state), "--port", str(port)]
+            words += [word for api in apis for word in (f"--{api}-api-address", f"127.0.0.1:{free_port()}")]
+            self.is_up = lambda: connects(("127.0.0.1", port))
+        else:
+            words = ["--home", str(state), "--listen", f"127.0.0.1:{port}"]
+            self.is_up = lambda: connects(("127.0.0.1", port))
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [str(trellis_binary()), "supernode", *words], env=workspace.env(), stdout=log, stderr=log
-            )
+            argv = [str(trellis_binary()), program, *words]
+            self.process = subprocess.Popen(argv, env=workspace.env(), stdout=log, stderr=log)
 
-    def __enter__(self) -> "Node":
-        wait_for("the node to serve its status", self.is_up, COMMAND_LIMIT_S)
-        return self
+    def __enter__(self) -> None:
+        def probe() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            return self.is_up()
 
-    def is_up(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
-        with socket.socket(socket.AF_UNIX) as probe:
-            return probe.connect_ex(str(self.state / "node.sock")) == 0
+        wait_for("the program to serve", probe, COMMAND_LIMIT_S)
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         self.process.wait(COMMAND_LIMIT_S)
+
+
+def connects(address: Path | tuple[str, int]) -> bool:
+    is_path = isinstance(address, Path)
+    with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as probe:
+        return probe.connect_ex(str(address) if is_path else address) == 0
 
 
 def readable_by_others(directory: Path) -> list[str]:
@@ -126,23 +139,26 @@ def readable_by_others(directory: Path) -> list[str]:
 
 def test_the_state_of_a_node_is_for_its_user_alone(workspace):
     state = workspace.root / "new"
-    with Node(workspace, state):
+    with Service(workspace, "supernode", state):
         assert stat.S_IMODE(state.stat().st_mode) == 0o700
         data = [state / name for name in ("node.db", "node.db-wal", "node.db-shm", "lock", "node.key")]
         assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in data} == {path.name: 0o600 for path in data}
         assert stat.S_IMODE((state / "objects").stat().st_mode) == 0o700
 
 
-def test_a_state_directory_of_an_earlier_release_is_closed_at_the_start(workspace):
+@pytest.mark.parametrize("program", ["supernode", "superlink", "server"])
+def test_a_state_directory_of_an_earlier_release_is_closed_at_the_start(workspace, program):
     state = workspace.root / "old"
-    with Node(workspace, state):
+    with Service(workspace, program, state):
         pass
+    # Keys and tokens alone were never open.
+    closed = [path for path in state.rglob("*") if path.suffix in (".key", ".token")]
     for path in [state, *state.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-    # The key alone was never open.
-    (state / "node.key").chmod(0o600)
+    for path in closed:
+        path.chmod(0o600)
 
-    with Node(workspace, state):
+    with Service(workspace, program, state):
         assert readable_by_others(state) == []
 
 

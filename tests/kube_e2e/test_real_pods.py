@@ -1,43 +1,19 @@
 """The operator and federations as real containers, under the restricted profile of Pod Security."""
 
 import re
-import subprocess
 
 import pytest
 
 from harness.kube_federation import KubeFederation
-from harness.kube_node import IMAGE, OPERATOR_IMAGE, RealCluster
+from harness.kube_node import IMAGE, RealCluster
 from harness.kube_run import finish, goes_on, start_run
-from harness.waiting import NotInTime, wait_for
-from harness.workspace import trellis_binary
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.trellis_only
 
 OPERATOR = "trellis-system"
-RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 LIMIT_S = 120.0
 ROUNDS = 400
-
-
-@pytest.fixture(scope="module")
-def operator(cluster: RealCluster) -> RealCluster:
-    """Installed as its manifests say."""
-    argv = [str(trellis_binary()), "operator", "manifests", "--image", OPERATOR_IMAGE]
-    manifests = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    cluster.kubectl("apply", "--server-side", "-f", "-", told=manifests)
-    for namespace in (OPERATOR, "default"):
-        labels = [f"{name}={value}" for name, value in RESTRICTED.items()]
-        cluster.kubectl("label", "--overwrite", "namespace", namespace, *labels)
-
-    def is_available() -> bool:
-        found = cluster.list("deployments", "--namespace", OPERATOR)
-        return bool(found) and found[0]["status"].get("availableReplicas") == 1
-
-    try:
-        wait_for("the operator to be available", is_available, LIMIT_S)
-    except NotInTime as late:
-        raise NotInTime(f"{late}\n{cluster.told()}") from None
-    return cluster
 
 
 def test_a_training_goes_on_while_pods_go_and_everything_is_upgraded(operator: RealCluster) -> None:

@@ -261,7 +261,7 @@ fn immutable(wanted: &Object, live: &Object) -> Option<Verdict> {
     if new_claims.len() != old_claims.len()
         || new_claims.iter().zip(&old_claims).any(|(new, old)| difference(new, old).is_some())
     {
-        return again("volumeClaimTemplates changed");
+        return again("volumeClaimTemplates changed; claims that exist keep their size and class until you edit them");
     }
     if new["serviceName"].is_string() && new["serviceName"] != old["serviceName"] {
         return again("serviceName changed");

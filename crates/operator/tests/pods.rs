@@ -96,7 +96,8 @@ fn what_keeps_pods_away_reaches_the_status_and_leaves_it_by_itself() {
     // The Prometheus operator is not installed here; that is found out once, not every second.
     let metrics = stage::http(address, "/metrics");
     let failures = metrics.lines().find(|line| line.contains("watch_failures") && line.contains("podmonitors"));
-    let count: u32 = failures.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{metrics}"));
+    let count: u32 =
+        failures.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or_else(|| panic!("{metrics}"));
     assert!((1..=3).contains(&count), "{count} tries");
 }
 

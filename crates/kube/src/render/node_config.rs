@@ -45,11 +45,11 @@ fn toml(value: &str, pool: &str, size: i32) -> String {
     }
 }
 
-/// As TOML writes them: a sign, no leading zeros. Other digits stay text, `007` too.
+/// As TOML writes them: a sign, no leading zeros. Other digits stay text, `007` too, and `-0`, which would arrive as 0.
 fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain && (digits == "0" || !digits.starts_with('0')) && text.parse::<i64>().is_ok()
+    plain && (digits == "0" || !digits.starts_with('0')) && text != "-0" && text.parse::<i64>().is_ok()
 }
 
 /// The inside of a TOML string, placeholders filled in. A text that looks like a placeholder after that stays as it is.

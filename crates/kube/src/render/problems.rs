@@ -20,6 +20,7 @@ pub(super) fn find(scene: &Scene<'_>, findings: &mut Findings) {
     findings.problems.extend(scene.port_problems());
     security(scene, findings);
     monitoring(scene, &mut findings.notes);
+    scaling(scene, &mut findings.notes);
     let mut seen = BTreeSet::new();
     for (index, (pool, _)) in scene.pools().enumerate() {
         let place = format!("spec.supernodes.pools[{index}]");
@@ -153,6 +154,21 @@ fn monitoring(scene: &Scene<'_>, notes: &mut Vec<Problem>) {
             "spec.monitoring.podMonitor",
             "there is nothing to collect without metrics",
             "set spec.monitoring.metrics to true",
+        ));
+    }
+}
+
+/// `kubectl scale` writes one field, and people read another.
+fn scaling(scene: &Scene<'_>, notes: &mut Vec<Problem>) {
+    let spec = &scene.federation.spec;
+    let scaled = spec.scaling.as_ref().and_then(|scaling| scaling.replicas).zip(spec.scaled_pool());
+    let Some((counts, pool)) = scaled else { return };
+    let index = spec.supernodes.pools.iter().position(|other| other.name == pool.name).unwrap_or_default();
+    if let Some(said) = pool.replicas.filter(|said| *said != counts) {
+        notes.push(problem(
+            format!("spec.supernodes.pools[{index}].replicas"),
+            format!("it is {said} and has no effect, because spec.scaling.replicas is {counts}"),
+            "change spec.scaling.replicas (kubectl scale does), or remove spec.scaling",
         ));
     }
 }

@@ -135,3 +135,35 @@ fn rendered_policy(fields: &Value) -> Value {
     let rendered = rendered("DaemonSet", "subprocess", fields);
     object(&rendered, "NetworkPolicy", "fed-superlink")["spec"]["ingress"].clone()
 }
+
+/// Nodes reach the port that they dial and no other, wherever users have one of their own.
+#[test]
+fn nodes_do_not_reach_the_port_of_users() {
+    for (superlink, supernode, expected) in [
+        ("trellis-superlink:1", "trellis-supernode:1", vec![9092]),
+        ("trellis-superlink:1", "flwr/supernode:1.25.0", vec![9092]),
+        ("trellis-superlink:1", "flwr/supernode:1.42.0", vec![8000, 9092]),
+        ("flwr/superlink:1.25.0", "flwr/supernode:1.25.0", vec![9092]),
+        ("flwr/superlink:1.42.0", "flwr/supernode:1.42.0", vec![8000]),
+    ] {
+        let fields = json!({
+            "superlink": {"image": superlink}, "supernodes": {"image": supernode},
+            "security": {"networkPolicy": {"enabled": true}},
+        });
+        let ports = rendered_policy(&fields)[0]["ports"].clone();
+        let ports: Vec<i64> = ports.as_array().unwrap().iter().map(|port| port["port"].as_i64().unwrap()).collect();
+        assert_eq!(ports, expected, "{superlink} {supernode}");
+    }
+}
+
+/// After `kubectl scale`, the size of the pool is another field's; the status says so.
+#[test]
+fn a_size_without_effect_is_told() {
+    let notes = |scaling: i32| {
+        let fields = json!({"pool": {"replicas": 2}, "scaling": {"pool": "a", "replicas": scaling}});
+        let notes = rendered("StatefulSet", "subprocess", &fields).notes;
+        notes.into_iter().map(|note| note.what).filter(|what| what.contains("scaling")).collect::<Vec<_>>()
+    };
+    assert_eq!(notes(5), ["it is 2 and has no effect, because spec.scaling.replicas is 5"]);
+    assert_eq!(notes(2), Vec::<String>::new());
+}

@@ -162,16 +162,24 @@ fn the_state_of_a_superlink_is_kept() {
 fn a_pool_of_a_statefulset_is_complete() {
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}});
     let fields = json!({"pool": {"volumeClaimTemplates": [claim]}, "upgrade": {"maxUnavailable": "50%"}});
-    let rendered = rendered("StatefulSet", "process", &fields);
-    let spec = &pool(&rendered, "StatefulSet")["spec"];
-    let headless = object(&rendered, "Service", spec["serviceName"].as_str().unwrap());
+    let complete = rendered("StatefulSet", "process", &fields);
+    let spec = &pool(&complete, "StatefulSet")["spec"];
+    let headless = object(&complete, "Service", spec["serviceName"].as_str().unwrap());
     assert_eq!(headless["spec"]["clusterIP"], "None");
     assert_eq!(headless["spec"]["selector"], spec["selector"]["matchLabels"]);
     assert_eq!(spec["podManagementPolicy"], "Parallel");
-    assert_eq!(spec["persistentVolumeClaimRetentionPolicy"], json!({"whenDeleted": "Delete", "whenScaled": "Delete"}));
-    let budget = object(&rendered, "PodDisruptionBudget", "fed-supernode-a");
+    let kept = |said: Value| {
+        let mut fields = fields.clone();
+        fields["persistence"] = said;
+        let rendered = rendered("StatefulSet", "process", &fields);
+        pool(&rendered, "StatefulSet")["spec"]["persistentVolumeClaimRetentionPolicy"].clone()
+    };
+    assert_eq!(kept(json!({})), json!({"whenDeleted": "Retain", "whenScaled": "Retain"}));
+    assert_eq!(kept(json!({"whenDeleted": "Delete"})), json!({"whenDeleted": "Delete", "whenScaled": "Retain"}));
+    assert_eq!(kept(json!({"whenScaled": "Delete"})), json!({"whenDeleted": "Retain", "whenScaled": "Delete"}));
+    let budget = object(&complete, "PodDisruptionBudget", "fed-supernode-a");
     assert_eq!(budget["spec"]["maxUnavailable"], "50%");
-    let pod = pod(pool(&rendered, "StatefulSet"));
+    let pod = pod(pool(&complete, "StatefulSet"));
     assert_eq!(pod["topologySpreadConstraints"][0]["whenUnsatisfiable"], "ScheduleAnyway");
 }
 

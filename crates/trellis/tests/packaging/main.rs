@@ -8,6 +8,7 @@ mod kustomize;
 mod manifests;
 mod operator;
 mod plugin;
+mod quick_start;
 mod rbac;
 mod readme;
 mod stories;

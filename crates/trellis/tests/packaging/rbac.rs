@@ -17,11 +17,16 @@ const OWNERS_CHECKED: Flags<'static> =
     Flags { api_server: &["--enable-admission-plugins=OwnerReferencesPermissionEnforcement"], controllers: &[] };
 
 /// Not in the audit log of the story, and why they are needed all the same.
-const UNSEEN: [(&str, &str, &str); 2] = [
+const UNSEEN: [(&str, &str, &str); 3] = [
     (
         "federations/finalizers",
         "update",
         "the API server asks for it by itself where it checks owners: a test of its own",
+    ),
+    (
+        "pods",
+        "delete",
+        "pods that keep a corrected workload from starting: tests of pods, with a scheduler and a kubelet",
     ),
     ("secrets", "delete", "keys of a pool that left go once its SuperLink no longer knows them: tests of certificates"),
 ];
