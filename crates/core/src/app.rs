@@ -1,5 +1,7 @@
 //! What a ServerApp and whoever starts it do: claim a run, take its inputs, send instructions, collect replies, finish.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
 use crate::Seconds;
@@ -7,7 +9,7 @@ use crate::fleet::{drop_instruction, drop_reply, running};
 use crate::id::{MessageId, NodeId, ObjectId, RunId};
 use crate::message::{Envelope, Instruction, MessageError, Reply};
 use crate::node;
-use crate::object::{self, Announcement, Content, Object, Tree};
+use crate::object::{self, Announcement, Content, Object, Scope, Tree};
 use crate::port::{Fab, Read, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 use crate::run::{self, MAX_LAUNCHES, MAX_RESTARTS, Outcome, Run, ServerApp};
@@ -93,11 +95,20 @@ fn invalid_token() -> Refusal {
 }
 
 /// Instructions as announced: for each its id, or `None` where the destination cannot take it; and what to push.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
     pub ids: Vec<Option<MessageId>>,
-    /// Children before parents.
+    /// Children before parents, each once.
     pub missing: Vec<ObjectId>,
+}
+
+impl Pushed {
+    /// Adds what another transaction took.
+    pub fn extend(&mut self, more: Pushed) {
+        let listed: HashSet<ObjectId> = self.missing.iter().copied().collect();
+        self.ids.extend(more.ids);
+        self.missing.extend(more.missing.into_iter().filter(|id| !listed.contains(id)));
+    }
 }
 
 /// Takes instructions of a running run.
@@ -108,11 +119,16 @@ pub fn push_messages(
     now: Seconds,
 ) -> Result<Pushed, Refusal> {
     running(tx, run)?;
-    let mut announcement = Announcement::default();
+    let scope = Scope::of_app(run);
+    let mut announcement = Announcement::new(scope);
     let mut ids = Vec::with_capacity(messages.len());
     for (envelope, tree) in messages {
         check_instruction(run, envelope, tree, now)?;
-        let known = tx.instruction(envelope.id)?.is_some();
+        let known = tx.instruction(envelope.id)?;
+        if known.as_ref().is_some_and(|known| known.envelope.run != run) {
+            return Err(Refusal::new(Kind::Invalid, format!("message {} belongs to another run", envelope.id)));
+        }
+        let known = known.is_some();
         if tx.reply_to(envelope.id)?.is_some_and(|reply| reply.ready) {
             // A late repetition: it is answered, so it needs no objects and goes nowhere.
             ids.push(Some(envelope.id));
@@ -122,16 +138,17 @@ pub fn push_messages(
             ids.push(None);
             continue;
         }
-        announcement.announce(tx, tree)?;
-        if !known {
+        if known {
+            announcement.announce(tx, tree)?;
+        } else {
             tx.put_instruction(&Instruction::new(envelope.clone()))?;
-            if object::hold(tx, envelope.id)?.is_complete() {
-                object::complete_message(tx, envelope.id)?;
+            if announcement.hold(tx, tree)?.is_complete() {
+                object::complete_message(tx, scope, envelope.id)?;
             }
         }
         ids.push(Some(envelope.id));
     }
-    Ok(Pushed { ids, missing: announcement.missing })
+    Ok(Pushed { ids, missing: announcement.write(tx)? })
 }
 
 fn check_instruction(run: RunId, envelope: &Envelope, tree: &Tree, now: Seconds) -> Result<(), Refusal> {
@@ -236,7 +253,7 @@ pub fn collect_replies(
         match find_answer(read, run, *id, now)? {
             Answer::Waiting => {}
             Answer::Here(reply) => {
-                let tree = object::tree(read, reply.envelope.id)?;
+                let tree = object::tree(read, Scope::of_message(&reply.envelope), reply.envelope.id)?;
                 collected.replies.push((reply, tree));
             }
             Answer::Never(..) => collected.never.push(*id),
@@ -293,8 +310,8 @@ fn answer_instead(
     }
     let reply = Reply { envelope, reply_to: id, ready: true };
     tx.put_reply(&reply)?;
-    let object_row = Object { id: reply_id, references: 1, waiting: 0, here: true, height: 1, tree_objects: 1 };
-    tx.insert_object(&object_row, &[])?;
+    let row = Object { references: 1, here: true, ..Object::new(Scope::of_app(run), reply_id) };
+    tx.insert_object(&row, &[])?;
     tx.put_content(reply_id, &Content::Inline(object))?;
     object::answer(tx, id)
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use crate::Seconds;
 use crate::id::{MessageId, NodeId, ObjectId, RunId};
 use crate::message::{Envelope, MessageError};
+use crate::object::Scope;
 use crate::port::{Job, Read, Store, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 
@@ -28,6 +29,8 @@ use crate::refusal::{Kind, Refusal};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Ids that a store which thinks in signed or rounded numbers gets wrong.
 const AWKWARD_IDS: [u64; 5] = [2, (1 << 53) + 1, i64::MAX as u64, 1 << 63, u64::MAX];
+/// Where objects of a case are announced, unless it says otherwise.
+const SCOPE: Scope = Scope { run: RunId(u64::MAX), sender: NodeId::SUPERLINK };
 /// A moment of our time; cases reckon from here.
 const NOW: Seconds = 1_800_000_000.25;
 /// Text that a store which ends strings at zero, or counts bytes as letters, gets wrong.

@@ -5,13 +5,17 @@ use crate::audit;
 use crate::id::{MessageId, NodeId, RunId};
 use crate::message::{self, Envelope, Instruction, Reply, TTL_TOLERANCE_S};
 use crate::node::{Event, HEARTBEAT_INTERVAL_S, Node, State};
-use crate::object::{self, Announcement, Tree};
+use crate::object::{self, Announcement, MAX_OUTSTANDING_OBJECTS, Scope, Tree};
 use crate::port::{Read, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 use crate::run;
 
 /// The key is bound to a node already, or was once.
 pub const KEY_IN_USE: &str = "Public key already in use";
+
+/// A reply with at most so many objects is announced whatever else is outstanding: most replies are such, and there is no more
+/// than one for each instruction that a ServerApp sent to the node.
+const SMALL_TREE_OBJECTS: u64 = 1024;
 
 /// A longer name is for no table.
 const MAX_NAME_CHARS: usize = 64;
@@ -160,7 +164,7 @@ pub fn pull(tx: &mut dyn Tx, node: NodeId, now: Seconds) -> Result<Option<(Instr
             continue;
         }
         tx.put_instruction(&instruction)?;
-        let tree = object::tree(tx, id)?;
+        let tree = object::tree(tx, Scope::of_message(&instruction.envelope), id)?;
         return Ok(Some((instruction, tree)));
     }
     Ok(None)
@@ -215,11 +219,12 @@ pub fn push_reply(tx: &mut dyn Tx, node: NodeId, new: &NewReply, now: Seconds) -
         Ok(instruction) => instruction,
         Err(why) => return Ok(Taken::Ignored(why)),
     };
+    let scope = Scope::of_message(envelope);
+    let mut announcement = Announcement::new(scope);
     match tx.reply_to(new.reply_to)? {
         Some(reply) if reply.envelope.id == envelope.id => {
-            let mut announcement = Announcement::default();
             announcement.announce(tx, &new.tree)?;
-            return Ok(Taken::Announced { missing: announcement.missing });
+            return Ok(Taken::Announced { missing: announcement.write(tx)? });
         }
         Some(reply) if reply.ready => return Ok(Taken::Ignored("the instruction is answered already")),
         Some(reply) => drop_reply(tx, &reply)?,
@@ -228,18 +233,43 @@ pub fn push_reply(tx: &mut dyn Tx, node: NodeId, new: &NewReply, now: Seconds) -
     if instruction.apply(message::Event::AnnounceReply).is_err() {
         return Ok(Taken::Ignored("the instruction was never handed out or is answered already"));
     }
+    if tx.reply(envelope.id)?.is_some() {
+        return Err(Refusal::new(Kind::Invalid, format!("message {} answers another instruction", envelope.id)));
+    }
     tx.put_instruction(&instruction)?;
     tx.put_reply(&Reply { envelope: envelope.clone(), reply_to: new.reply_to, ready: false })?;
-    let mut announcement = Announcement::default();
-    announcement.announce(tx, &new.tree)?;
-    if object::hold(tx, envelope.id)?.is_complete() {
-        object::complete_message(tx, envelope.id)?;
+    let root = announcement.hold(tx, &new.tree)?;
+    check_outstanding(tx, node, root.tree_objects)?;
+    let missing = announcement.write(tx)?;
+    if root.is_complete() {
+        object::complete_message(tx, scope, envelope.id)?;
     }
     if new.runtime_s.is_finite() && new.runtime_s > 0.0 {
         run.clientapp_runtime_s += new.runtime_s;
         tx.put_run(&run)?;
     }
-    Ok(Taken::Announced { missing: announcement.missing })
+    Ok(Taken::Announced { missing })
+}
+
+/// Whether the node may announce a reply with `new_objects` beside those that it has begun to deliver.
+fn check_outstanding(tx: &dyn Tx, node: NodeId, new_objects: u64) -> Result<(), Refusal> {
+    if new_objects <= SMALL_TREE_OBJECTS {
+        return Ok(());
+    }
+    let mut objects = new_objects;
+    for instruction in tx.in_progress(node)? {
+        let Some(reply) = tx.reply_to(instruction.envelope.id)? else { continue };
+        let root = tx.object(Scope::of_message(&reply.envelope), reply.envelope.id)?;
+        objects = objects.saturating_add(root.map_or(0, |root| root.tree_objects));
+    }
+    if objects <= MAX_OUTSTANDING_OBJECTS {
+        return Ok(());
+    }
+    let text = format!(
+        "node {node} would have {objects} objects of replies announced and not delivered; the limit is \
+         {MAX_OUTSTANDING_OBJECTS}: push the objects of earlier replies first"
+    );
+    Err(Refusal::new(Kind::Transient, text))
 }
 
 /// The instruction that `new` answers, or why it answers none.
@@ -283,7 +313,7 @@ pub fn running(read: &(impl Read + ?Sized), id: RunId) -> Result<run::Run, Refus
 /// Forgets a reply and its objects.
 pub(crate) fn drop_reply(tx: &mut dyn Tx, reply: &Reply) -> Result<(), Refusal> {
     tx.delete_reply(reply.envelope.id)?;
-    object::release(tx, reply.envelope.id)
+    object::release(tx, Scope::of_message(&reply.envelope), reply.envelope.id)
 }
 
 /// Forgets an instruction, its reply and all their objects.
@@ -293,7 +323,7 @@ pub(crate) fn drop_instruction(tx: &mut dyn Tx, instruction: &Instruction) -> Re
         drop_reply(tx, &reply)?;
     }
     tx.delete_instruction(id)?;
-    object::release(tx, id)
+    object::release(tx, Scope::of_message(&instruction.envelope), id)
 }
 
 fn known(read: &(impl Read + ?Sized), id: NodeId) -> Result<Node, Refusal> {

@@ -1,28 +1,105 @@
-//! Objects: content-addressed, shared, counted.
+//! Objects: content-addressed, counted, and announced by one sender in one run.
 //!
 //! An object is announced with its tree before its content comes. It is *complete* when its content and all objects
 //! below it are here; completeness climbs to the parents, and a message whose root is complete is ready. An object
 //! lives as long as a parent or a message refers to it.
+//!
+//! What a sender announces counts only in its [`Scope`]: a false announcement cannot change what another sender or run
+//! announced under the same id. The content is stored once for all scopes, because its hash is its id.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 
-use crate::id::{MessageId, ObjectId};
-use crate::message;
+use crate::id::{MessageId, NodeId, ObjectId, RunId};
+use crate::message::{self, Envelope};
 use crate::port::{Read, Topic, Tx};
 use crate::refusal::{Kind, Refusal};
 
 /// Message, RecordDict, ArrayRecord, Array, ArrayChunk: five levels, and some room.
-const MAX_HEIGHT: u32 = 8;
-/// Objects in the tree of one message. 5 MiB chunks: several TB.
-const MAX_TREE_OBJECTS: u64 = 1_000_000;
+pub const MAX_HEIGHT: u32 = 8;
+/// Objects in the tree of one message. Flower cuts arrays into chunks of 5 MiB: enough for a model of 150 GB.
+pub const MAX_TREE_OBJECTS: u64 = 32_768;
+/// Objects in the trees of replies that a node announced and has not delivered completely, over all its runs.
+pub const MAX_OUTSTANDING_OBJECTS: u64 = 4 * MAX_TREE_OBJECTS;
+
+/// Where an announcement counts: the objects of one sender in one run. The ServerApp sends as [`NodeId::SUPERLINK`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope {
+    pub run: RunId,
+    pub sender: NodeId,
+}
+
+impl Scope {
+    pub fn of_message(envelope: &Envelope) -> Scope {
+        Scope { run: envelope.run, sender: envelope.src }
+    }
+
+    /// The scope of the run's ServerApp.
+    pub fn of_app(run: RunId) -> Scope {
+        Scope { run, sender: NodeId::SUPERLINK }
+    }
+
+    fn is_app(self) -> bool {
+        self.sender == NodeId::SUPERLINK
+    }
+}
 
 /// An object and what is below it, as announced or as handed out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
     pub id: ObjectId,
     pub children: Vec<Tree>,
+}
+
+impl Tree {
+    /// Checks that the tree is small enough to be announced. Needs no store: call it before a transaction is opened.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let mut objects = 0;
+        let mut level = vec![self];
+        let mut height = 0;
+        while !level.is_empty() {
+            height += 1;
+            objects += level.len() as u64;
+            if height > MAX_HEIGHT || objects > MAX_TREE_OBJECTS {
+                return Err(too_large(self.id));
+            }
+            level = level.into_iter().flat_map(|tree| &tree.children).collect();
+        }
+        Ok(())
+    }
+
+    /// Adds the ids of the tree to `seen`; returns how many were new. Nothing is looked up below an id that is known.
+    pub fn add_to(&self, seen: &mut HashSet<ObjectId>) -> usize {
+        if !seen.insert(self.id) {
+            return 0;
+        }
+        1 + self.children.iter().map(|child| child.add_to(seen)).sum::<usize>()
+    }
+}
+
+/// Objects announced in one transaction, so that it holds the store for well below a second. A message is not split.
+pub const MAX_TRANSACTION_OBJECTS: usize = 4096;
+
+/// Splits messages, by their trees, into lists for one transaction each. Shared objects count once.
+pub fn transactions<T>(messages: Vec<T>, tree: impl Fn(&T) -> &Tree) -> Vec<Vec<T>> {
+    let mut seen = HashSet::new();
+    let mut transactions: Vec<Vec<T>> = Vec::new();
+    let mut room = 0;
+    for message in messages {
+        let objects = tree(&message).add_to(&mut seen);
+        match transactions.last_mut() {
+            Some(open) if objects <= room => {
+                open.push(message);
+                room -= objects;
+            }
+            _ => {
+                transactions.push(vec![message]);
+                room = MAX_TRANSACTION_OBJECTS.saturating_sub(objects);
+            }
+        }
+    }
+    transactions
 }
 
 /// Where the bytes are.
@@ -53,7 +130,8 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object {
     pub id: ObjectId,
-    /// Parents and messages that refer to it.
+    pub scope: Scope,
+    /// Parents and messages of the scope that refer to it.
     pub references: u32,
     /// Children that are not complete.
     pub waiting: u32,
@@ -66,6 +144,11 @@ pub struct Object {
 }
 
 impl Object {
+    /// An object without children or references.
+    pub fn new(scope: Scope, id: ObjectId) -> Object {
+        Object { id, scope, references: 0, waiting: 0, here: false, height: 1, tree_objects: 1 }
+    }
+
     pub fn is_complete(&self) -> bool {
         self.here && self.waiting == 0
     }
@@ -81,52 +164,83 @@ impl Object {
     }
 }
 
-/// Announces trees and collects the ids whose content is missing. One for many messages that share objects.
-#[derive(Default)]
+/// The object, if the sender of `scope` may read it: a ServerApp reads what its run holds, a node reads what its run's
+/// ServerApp sent and what the node itself sent. One whose content is here is preferred.
+pub fn visible(read: &(impl Read + ?Sized), scope: Scope, id: ObjectId) -> Result<Option<Object>, Refusal> {
+    let elsewhere =
+        if scope.is_app() { read.object_here(scope.run, id)? } else { read.object(Scope::of_app(scope.run), id)? };
+    match elsewhere {
+        Some(object) if object.here => Ok(Some(object)),
+        pending => Ok(read.object(scope, id)?.or(pending)),
+    }
+}
+
+/// Announces the trees of one sender and collects the ids whose content is missing. One for many messages that share
+/// objects. Nothing is written before [`Announcement::write`].
 pub struct Announcement {
-    seen: HashSet<ObjectId>,
-    /// Objects above the one that is looked at.
+    scope: Scope,
+    /// Objects of this announcement: with their counters as they will be written.
+    objects: HashMap<ObjectId, Announced>,
+    /// Those of them to be written, children before parents.
+    order: Vec<ObjectId>,
+    /// Objects above the current one.
     above: Vec<ObjectId>,
     /// Missing objects, children before parents.
-    pub missing: Vec<ObjectId>,
+    missing: Vec<ObjectId>,
+}
+
+struct Announced {
+    object: Object,
+    /// The children of an object that is to be inserted; `None`: its row exists.
+    children: Option<Vec<ObjectId>>,
+    is_changed: bool,
 }
 
 impl Announcement {
-    /// Makes sure that everything in `tree` is known. The caller then holds the root.
-    pub fn announce(&mut self, tx: &mut dyn Tx, tree: &Tree) -> Result<Object, Refusal> {
-        let known = tx.object(tree.id)?;
-        if let Some(object) = known
-            && (object.is_complete() || self.seen.contains(&tree.id))
-        {
-            return Ok(object);
+    pub fn new(scope: Scope) -> Announcement {
+        let (objects, order) = (HashMap::new(), Vec::new());
+        Announcement { scope, objects, order, above: Vec::new(), missing: Vec::new() }
+    }
+
+    /// Announces the tree of a message that refers to its root from now on.
+    pub fn hold(&mut self, tx: &dyn Tx, tree: &Tree) -> Result<Object, Refusal> {
+        self.announce(tx, tree)?;
+        self.refer_to(tree.id)
+    }
+
+    /// Announces a tree. Its root must have a holder.
+    pub fn announce(&mut self, tx: &dyn Tx, tree: &Tree) -> Result<(), Refusal> {
+        if self.objects.contains_key(&tree.id) {
+            return Ok(());
         }
         if self.above.contains(&tree.id) {
-            return Err(Refusal::new(Kind::Invalid, "an object tree contains itself"));
+            return Err(Refusal::new(Kind::Invalid, format!("the tree of object {} contains itself", tree.id)));
         }
         if self.above.len() >= MAX_HEIGHT as usize {
-            return Err(too_large());
+            return Err(too_large(tree.id));
+        }
+        let known = tx.object(self.scope, tree.id)?;
+        if let Some(object) = known.filter(Object::is_complete) {
+            self.keep(object, None);
+            return Ok(());
         }
         let children = self.announce_children(tx, tree)?;
-        self.seen.insert(tree.id);
-        match known {
-            Some(object) if tx.children(tree.id)? != children => {
-                Err(Refusal::new(Kind::Invalid, format!("object {} was announced with other children", object.id)))
-            }
+        let object = match known {
+            Some(_) if tx.children(self.scope, tree.id)? != children => return Err(other_children(tree.id)),
             Some(object) => {
-                if !object.here {
-                    self.missing.push(tree.id);
-                }
-                Ok(object)
+                self.keep(object, None);
+                object
             }
-            None => {
-                self.missing.push(tree.id);
-                insert(tx, tree.id, &children)
-            }
+            None => self.insert(tx, tree.id, children)?,
+        };
+        if !object.here {
+            self.missing.push(tree.id);
         }
+        Ok(())
     }
 
     /// The distinct children, in order.
-    fn announce_children(&mut self, tx: &mut dyn Tx, tree: &Tree) -> Result<Vec<ObjectId>, Refusal> {
+    fn announce_children(&mut self, tx: &dyn Tx, tree: &Tree) -> Result<Vec<ObjectId>, Refusal> {
         let mut distinct = HashSet::with_capacity(tree.children.len());
         let mut children = Vec::with_capacity(tree.children.len());
         self.above.push(tree.id);
@@ -139,28 +253,77 @@ impl Announcement {
         self.above.pop();
         Ok(children)
     }
+
+    fn insert(&mut self, tx: &dyn Tx, id: ObjectId, children: Vec<ObjectId>) -> Result<Object, Refusal> {
+        let mut object = Object::new(self.scope, id);
+        for child in &children {
+            let child = self.refer_to(*child)?;
+            object.waiting += u32::from(!child.is_complete());
+            object.height = object.height.max(child.height + 1);
+            object.tree_objects = object.tree_objects.saturating_add(child.tree_objects);
+        }
+        if object.height > MAX_HEIGHT || object.tree_objects > MAX_TREE_OBJECTS {
+            return Err(too_large(id));
+        }
+        if let Some(other) = visible(tx, self.scope, id)?.filter(|other| other.here) {
+            // The content decides, and it is here: these are the children that it names.
+            if !same_ids(&tx.children(other.scope, id)?, &children) {
+                return Err(other_children(id));
+            }
+            object.here = true;
+        }
+        self.keep(object, Some(children));
+        Ok(object)
+    }
+
+    fn keep(&mut self, object: Object, children: Option<Vec<ObjectId>>) {
+        self.order.push(object.id);
+        let is_changed = children.is_some();
+        self.objects.insert(object.id, Announced { object, children, is_changed });
+    }
+
+    /// One reference more to an object of this announcement.
+    fn refer_to(&mut self, id: ObjectId) -> Result<Object, Refusal> {
+        let announced = self.objects.get_mut(&id).ok_or_else(|| not_announced(id))?;
+        announced.object.references += 1;
+        announced.is_changed = true;
+        Ok(announced.object)
+    }
+
+    /// Writes what was announced. Returns the missing objects, children before parents.
+    pub fn write(self, tx: &mut dyn Tx) -> Result<Vec<ObjectId>, Refusal> {
+        for id in &self.order {
+            let Announced { object, children, is_changed } = &self.objects[id];
+            match children {
+                Some(children) => tx.insert_object(object, children)?,
+                None if *is_changed => tx.update_object(object)?,
+                None => {}
+            }
+        }
+        Ok(self.missing)
+    }
 }
 
-fn too_large() -> Refusal {
-    Refusal::new(Kind::Invalid, "object tree is too deep or too large")
+fn too_large(id: ObjectId) -> Refusal {
+    let text = format!(
+        "the tree of object {id} is too deep or too large: a message has at most {MAX_HEIGHT} levels and \
+         {MAX_TREE_OBJECTS} objects"
+    );
+    Refusal::new(Kind::Invalid, text)
 }
 
-fn insert(tx: &mut dyn Tx, id: ObjectId, children: &[ObjectId]) -> Result<Object, Refusal> {
-    let mut object = Object { id, references: 0, waiting: 0, here: false, height: 1, tree_objects: 1 };
-    for child in children {
-        // Read now and not when it was announced: what stood between may have changed it.
-        let mut child = tx.object(*child)?.ok_or_else(too_large)?;
-        child.references += 1;
-        tx.update_object(&child)?;
-        object.waiting += u32::from(!child.is_complete());
-        object.height = object.height.max(child.height + 1);
-        object.tree_objects = object.tree_objects.saturating_add(child.tree_objects);
-    }
-    if object.height > MAX_HEIGHT || object.tree_objects > MAX_TREE_OBJECTS {
-        return Err(too_large());
-    }
-    tx.insert_object(&object, children)?;
-    Ok(object)
+fn other_children(id: ObjectId) -> Refusal {
+    Refusal::new(Kind::Invalid, format!("object {id} was announced with other children"))
+}
+
+fn not_announced(id: ObjectId) -> Refusal {
+    Refusal::new(Kind::Precondition, format!("object {id} was not announced"))
+}
+
+/// Order and repetitions do not matter.
+fn same_ids(some: &[ObjectId], others: &[ObjectId]) -> bool {
+    let set = |ids: &[ObjectId]| ids.iter().copied().collect::<HashSet<_>>();
+    set(some) == set(others)
 }
 
 /// What became of content that arrived.
@@ -169,39 +332,48 @@ pub enum Arrival {
     Stored,
     /// It was here before; the new copy is not needed.
     Known,
-    /// Nobody announced it.
+    /// The sender did not announce it.
     Unannounced,
 }
 
-/// Takes verified content. `children` are those named in the content itself.
-pub fn arrive(tx: &mut dyn Tx, id: ObjectId, content: &Content, children: &[ObjectId]) -> Result<Arrival, Refusal> {
-    let Some(mut object) = tx.object(id)? else { return Ok(Arrival::Unannounced) };
+/// Takes verified content from the sender of `scope`. `children` are those named in the content itself.
+pub fn arrive(
+    tx: &mut dyn Tx,
+    scope: Scope,
+    id: ObjectId,
+    content: &Content,
+    children: &[ObjectId],
+) -> Result<Arrival, Refusal> {
+    let Some(mut object) = tx.object(scope, id)? else { return Ok(Arrival::Unannounced) };
     if object.here {
         return Ok(Arrival::Known);
     }
-    let announced: HashSet<ObjectId> = tx.children(id)?.into_iter().collect();
-    if announced != children.iter().copied().collect() {
+    if !same_ids(&tx.children(scope, id)?, children) {
         return Err(Refusal::new(Kind::Precondition, format!("object {id} has other children than announced")));
     }
-    tx.put_content(id, content)?;
+    let arrival = if tx.has_content(id)? { Arrival::Known } else { Arrival::Stored };
+    if arrival == Arrival::Stored {
+        tx.put_content(id, content)?;
+    }
     let complete = object.apply(Event::ContentArrives);
     tx.update_object(&object)?;
     if complete {
         climb(tx, object)?;
     }
-    Ok(Arrival::Stored)
+    Ok(arrival)
 }
 
 /// Tells the parents of a complete object, and theirs; messages at the top become ready.
 fn climb(tx: &mut dyn Tx, object: Object) -> Result<(), Refusal> {
+    let scope = object.scope;
     let mut complete = vec![object];
     while let Some(object) = complete.pop() {
-        let parents = tx.parents(object.id)?;
+        let parents = tx.parents(scope, object.id)?;
         if object.references as usize > parents.len() {
-            complete_message(tx, object.id)?;
+            complete_message(tx, scope, object.id)?;
         }
         for parent in parents {
-            let Some(mut parent) = tx.object(parent)? else { continue };
+            let Some(mut parent) = tx.object(scope, parent)? else { continue };
             let became_complete = parent.apply(Event::ChildCompletes);
             tx.update_object(&parent)?;
             if became_complete {
@@ -213,13 +385,17 @@ fn climb(tx: &mut dyn Tx, object: Object) -> Result<(), Refusal> {
 }
 
 /// The root of a message is complete: the instruction may go out, or the reply counts.
-pub(crate) fn complete_message(tx: &mut dyn Tx, id: MessageId) -> Result<(), Refusal> {
-    if let Some(mut instruction) = tx.instruction(id)? {
-        if instruction.apply(message::Event::Complete).is_ok() {
+pub(crate) fn complete_message(tx: &mut dyn Tx, scope: Scope, id: MessageId) -> Result<(), Refusal> {
+    let is_ours = |envelope: &Envelope| Scope::of_message(envelope) == scope;
+    if scope.is_app() {
+        let instruction = tx.instruction(id)?.filter(|instruction| is_ours(&instruction.envelope));
+        if let Some(mut instruction) = instruction
+            && instruction.apply(message::Event::Complete).is_ok()
+        {
             tx.put_instruction(&instruction)?;
             tx.wake(Topic::Node(instruction.envelope.dst));
         }
-    } else if let Some(mut reply) = tx.reply(id)? {
+    } else if let Some(mut reply) = tx.reply(id)?.filter(|reply| is_ours(&reply.envelope)) {
         reply.ready = true;
         tx.put_reply(&reply)?;
         answer(tx, reply.reply_to)?;
@@ -237,36 +413,26 @@ pub(crate) fn answer(tx: &mut dyn Tx, instruction: MessageId) -> Result<(), Refu
     Ok(())
 }
 
-/// A message refers to its root.
-pub(crate) fn hold(tx: &mut dyn Tx, root: ObjectId) -> Result<Object, Refusal> {
-    let Some(mut object) = tx.object(root)? else {
-        return Err(Refusal::new(Kind::Precondition, format!("object {root} was not announced")));
-    };
-    object.references += 1;
-    tx.update_object(&object)?;
-    Ok(object)
-}
-
 /// One reference less; what nobody refers to goes, and so on below it.
-pub(crate) fn release(tx: &mut dyn Tx, root: ObjectId) -> Result<(), Refusal> {
+pub(crate) fn release(tx: &mut dyn Tx, scope: Scope, root: ObjectId) -> Result<(), Refusal> {
     let mut released = vec![root];
     while let Some(id) = released.pop() {
-        let Some(mut object) = tx.object(id)? else { continue };
+        let Some(mut object) = tx.object(scope, id)? else { continue };
         object.references = object.references.saturating_sub(1);
         if object.references > 0 {
             tx.update_object(&object)?;
             continue;
         }
-        released.extend(tx.children(id)?);
-        tx.delete_object(id)?;
+        released.extend(tx.children(scope, id)?);
+        tx.delete_object(scope, id)?;
     }
     Ok(())
 }
 
 /// The tree below `root`, as it was announced. Its size was checked then.
-pub fn tree(read: &(impl Read + ?Sized), root: ObjectId) -> Result<Tree, Refusal> {
-    let children = read.children(root)?;
-    let children = children.into_iter().map(|child| tree(read, child)).collect::<Result<_, _>>()?;
+pub fn tree(read: &(impl Read + ?Sized), scope: Scope, root: ObjectId) -> Result<Tree, Refusal> {
+    let children = read.children(scope, root)?;
+    let children = children.into_iter().map(|child| tree(read, scope, child)).collect::<Result<_, _>>()?;
     Ok(Tree { id: root, children })
 }
 
@@ -290,10 +456,40 @@ mod tests {
             ((true, 0), ChildCompletes, (true, 0, false)),
         ];
         for ((here, waiting), event, want) in rows {
-            let id = ObjectId::new([0; 32]);
-            let mut object = Object { id, references: 1, waiting, here, height: 1, tree_objects: 1 };
+            let object = Object::new(Scope::of_app(RunId(1)), ObjectId::new([0; 32]));
+            let mut object = Object { waiting, here, ..object };
             let became = object.apply(event);
             assert_eq!((object.here, object.waiting, became), want, "{here} {waiting} + {event:?}");
         }
+    }
+
+    fn leaf(number: u64) -> Tree {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&number.to_be_bytes());
+        Tree { id: ObjectId::new(id), children: Vec::new() }
+    }
+
+    #[test]
+    fn a_tree_is_checked_against_both_limits() {
+        let wide = |children: u64| Tree { children: (1..=children).map(leaf).collect(), ..leaf(0) };
+        assert!(wide(MAX_TREE_OBJECTS - 1).check().is_ok());
+        assert!(wide(MAX_TREE_OBJECTS).check().is_err());
+        let deep = |height: u64| (1..height).fold(leaf(0), |below, n| Tree { children: vec![below], ..leaf(n) });
+        assert!(deep(u64::from(MAX_HEIGHT)).check().is_ok());
+        assert!(deep(u64::from(MAX_HEIGHT) + 1).check().is_err());
+        // As dense as the old limits allowed: each level repeats the one below.
+        let dense = (1..5).fold(leaf(0), |below, n| Tree { children: vec![below; 32], ..leaf(n) });
+        assert!(dense.check().unwrap_err().text.contains("too large"));
+    }
+
+    #[test]
+    fn messages_are_split_by_the_objects_that_they_add() {
+        let shared = Tree { children: (1..2000).map(leaf).collect(), ..leaf(0) };
+        let model = |n: u64| Tree { children: vec![shared.clone()], ..leaf(1 << 32 | n) };
+        let large = |n: u64| Tree { children: (0..3000).map(|child| leaf(n << 40 | child)).collect(), ..leaf(n << 48) };
+        let sizes = |trees: Vec<Tree>| transactions(trees, |tree| tree).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!(sizes(vec![]), Vec::<usize>::new());
+        assert_eq!(sizes((0..1000).map(model).collect()), [1000], "a model for many nodes is announced at once");
+        assert_eq!(sizes(vec![large(1), large(2), model(0), model(1), large(3)]), [1, 1, 2, 1]);
     }
 }

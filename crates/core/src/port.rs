@@ -12,7 +12,7 @@ use crate::census::Census;
 use crate::id::{MessageId, NodeId, ObjectId, RunId};
 use crate::message::{Instruction, Reply};
 use crate::node::Node;
-use crate::object::{Content, Object};
+use crate::object::{Content, Object, Scope};
 use crate::refusal::Refusal;
 use crate::report::TrainingReport;
 use crate::run::{Run, ServerApp};
@@ -108,10 +108,15 @@ pub trait Read {
     /// The instructions of the run whose replies are ready. Asked with every reply that arrives: by an index alone.
     fn answered_instructions(&self, run: RunId) -> Result<Vec<MessageId>, Refusal>;
 
-    fn object(&self, id: ObjectId) -> Result<Option<Object>, Refusal>;
-    fn children(&self, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
-    fn parents(&self, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
+    fn object(&self, scope: Scope, id: ObjectId) -> Result<Option<Object>, Refusal>;
+    /// One of the run's objects with this id whose content is here, whoever sent it.
+    fn object_here(&self, run: RunId, id: ObjectId) -> Result<Option<Object>, Refusal>;
+    fn children(&self, scope: Scope, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
+    fn parents(&self, scope: Scope, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
+    /// The content, which all scopes share.
     fn content(&self, id: ObjectId) -> Result<Option<Content>, Refusal>;
+    fn has_content(&self, id: ObjectId) -> Result<bool, Refusal>;
+    /// Objects of all scopes.
     fn object_count(&self) -> Result<u64, Refusal>;
 
     fn account(&self, id: &str) -> Result<Option<Account>, Refusal>;
@@ -165,11 +170,12 @@ pub trait Tx: Read {
     fn insert_object(&mut self, object: &Object, children: &[ObjectId]) -> Result<(), Refusal>;
     /// Writes the counters of a kept object.
     fn update_object(&mut self, object: &Object) -> Result<(), Refusal>;
+    /// Keeps content that is not here yet.
     fn put_content(&mut self, id: ObjectId, content: &Content) -> Result<(), Refusal>;
     /// Content that turned out not to be needed: its file, if any, goes after the commit.
     fn discard(&mut self, content: &Content);
-    /// Forgets the object; its file, if any, goes after the commit.
-    fn delete_object(&mut self, id: ObjectId) -> Result<(), Refusal>;
+    /// Forgets the object. The last one with this id takes the content along; its file, if any, goes after the commit.
+    fn delete_object(&mut self, scope: Scope, id: ObjectId) -> Result<(), Refusal>;
 
     fn put_account(&mut self, account: &Account) -> Result<(), Refusal>;
     fn put_secret(&mut self, secret: &Secret) -> Result<(), Refusal>;

@@ -22,8 +22,15 @@ pub fn node_id(node: Option<&proto::Node>) -> NodeId {
     NodeId(node.map_or(0, |node| node.node_id))
 }
 
+/// A tree that is small enough to be announced.
 pub fn tree(tree: &proto::ObjectTree) -> Result<Tree, Refusal> {
-    let children = tree.children.iter().map(self::tree).collect::<Result<_, _>>()?;
+    let tree = tree_in(tree)?;
+    tree.check()?;
+    Ok(tree)
+}
+
+fn tree_in(tree: &proto::ObjectTree) -> Result<Tree, Refusal> {
+    let children = tree.children.iter().map(tree_in).collect::<Result<_, _>>()?;
     Ok(Tree { id: object_id(&tree.object_id)?, children })
 }
 

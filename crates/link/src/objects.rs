@@ -8,8 +8,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::sync::mpsc;
 use trellis_core::fleet::running;
-use trellis_core::id::{ObjectId, RunId};
-use trellis_core::object::{self, Arrival, Content};
+use trellis_core::id::ObjectId;
+use trellis_core::object::{self, Arrival, Content, Scope};
 use trellis_core::port::Tx;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_store_sqlite::{Spool, Vault, crash};
@@ -56,28 +56,29 @@ pub enum Admission {
     Wanted(Box<Incoming>),
     /// They are here already: whatever comes is not needed.
     Known,
-    /// Nobody announced it.
+    /// The sender did not announce it.
     Unannounced,
 }
 
-/// Decides whether the bytes of an object are wanted.
-pub fn admit(link: &Link, run: RunId, id: ObjectId) -> Result<Admission, Refusal> {
+/// Decides whether the bytes of an object are wanted from the sender of `scope`.
+pub fn admit(link: &Link, scope: Scope, id: ObjectId) -> Result<Admission, Refusal> {
     let known = link.read(|view| {
-        running(view, run)?;
-        view.object(id)
+        running(view, scope.run)?;
+        view.object(scope, id)
     })?;
     Ok(match known {
         None => Admission::Unannounced,
         Some(object) if object.here => Admission::Known,
         Some(_) => {
-            let verifier = Verifier::new(id);
-            Admission::Wanted(Box::new(Incoming { id, verifier, gathered: BytesMut::new(), spool: None, bytes: 0 }))
+            let (verifier, gathered) = (Verifier::new(id), BytesMut::new());
+            Admission::Wanted(Box::new(Incoming { scope, id, verifier, gathered, spool: None, bytes: 0 }))
         }
     })
 }
 
 /// An object that is coming in.
 pub struct Incoming {
+    scope: Scope,
     id: ObjectId,
     verifier: Verifier,
     gathered: BytesMut,
@@ -122,8 +123,8 @@ impl Incoming {
     }
 
     /// All bytes have come: checks them, makes them durable and known. `false`: they are not what their name says.
-    pub async fn finish(mut self, link: &Link, run: RunId) -> Result<bool, Refusal> {
-        let id = self.id;
+    pub async fn finish(mut self, link: &Link) -> Result<bool, Refusal> {
+        let (scope, id) = (self.scope, self.id);
         if self.spool.is_some() && !self.gathered.is_empty() {
             self.spill(link.store().vault()).await?;
         }
@@ -147,7 +148,7 @@ impl Incoming {
             Content::File { name, .. } => Some(name.clone()),
             Content::Inline(_) => None,
         };
-        let arrival = link.write(move |tx| take(tx, run, id, &content, &header.children)).await;
+        let arrival = link.write(move |tx| take(tx, scope, id, &content, &header.children)).await;
         if let (Err(_), Some(name)) = (&arrival, name) {
             discard_unless_kept(link, id, &name);
         }
@@ -161,13 +162,13 @@ impl Incoming {
 /// it.
 fn take(
     tx: &mut dyn Tx,
-    run: RunId,
+    scope: Scope,
     id: ObjectId,
     content: &Content,
     children: &[ObjectId],
 ) -> Result<Result<Arrival, Refusal>, Refusal> {
-    let arrival = match running(tx, run) {
-        Ok(_) => object::arrive(tx, id, content, children),
+    let arrival = match running(tx, scope.run) {
+        Ok(_) => object::arrive(tx, scope, id, content, children),
         Err(refusal) => Err(refusal),
     };
     match arrival {
@@ -217,17 +218,21 @@ impl Outgoing {
     }
 }
 
-/// Finds an object of a running run.
-pub async fn fetch(link: &Link, run: RunId, id: ObjectId) -> Result<Outgoing, Refusal> {
-    let (known, content) = link.read(|view| {
-        running(view, run)?;
-        Ok((view.object(id)?, view.content(id)?))
+/// Finds an object of a running run that the caller, who sends in `scope`, may read.
+pub async fn fetch(link: &Link, scope: Scope, id: ObjectId) -> Result<Outgoing, Refusal> {
+    let found = link.read(|view| {
+        running(view, scope.run)?;
+        Ok(match object::visible(view, scope, id)? {
+            None => None,
+            // Another run may have the content of an object that is still missing here.
+            Some(object) => Some(if object.here { view.content(id)? } else { None }),
+        })
     })?;
-    match (known, content) {
-        (None, _) => Ok(Outgoing::NotFound),
-        (Some(_), None) => Ok(Outgoing::NotHere),
-        (Some(_), Some(Content::Inline(bytes))) => Ok(Outgoing::Whole(bytes)),
-        (Some(_), Some(Content::File { name, bytes })) if bytes <= HOT_BYTES => {
+    match found {
+        None => Ok(Outgoing::NotFound),
+        Some(None) => Ok(Outgoing::NotHere),
+        Some(Some(Content::Inline(bytes))) => Ok(Outgoing::Whole(bytes)),
+        Some(Some(Content::File { name, bytes })) if bytes <= HOT_BYTES => {
             let vault = Arc::clone(link.store().vault());
             let metrics = &link.watch.metrics;
             if let Some(hot) = link.hot.cache.get(&id) {
@@ -242,7 +247,7 @@ pub async fn fetch(link: &Link, run: RunId, id: ObjectId) -> Result<Outgoing, Re
             });
             link.hot.cache.get_or_insert_async(&id, load).await.map(Outgoing::Whole)
         }
-        (Some(_), Some(Content::File { name, bytes })) => {
+        Some(Some(Content::File { name, bytes })) => {
             let vault = Arc::clone(link.store().vault());
             let file = on_disk(move || vault.open_file(&name)).await?;
             let (send, blocks) = mpsc::channel(2);

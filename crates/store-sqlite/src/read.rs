@@ -9,7 +9,7 @@ use trellis_core::census::Census;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, MAX_DELIVERIES, Reply};
 use trellis_core::node::Node;
-use trellis_core::object::{Content, Object};
+use trellis_core::object::{Content, Object, Scope};
 use trellis_core::port::{Fab, LogText, Read, Traffic};
 use trellis_core::refusal::Refusal;
 use trellis_core::report::TrainingReport;
@@ -20,8 +20,8 @@ use trellis_core::token::Token;
 use crate::census;
 use crate::error::OrTransient;
 use crate::rows::{
-    self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, REPORT_COLUMNS, RUN_COLUMNS, SECRET_COLUMNS,
-    TOKEN_COLUMNS, signed,
+    self, ACCOUNT_COLUMNS, AUDIT_COLUMNS, ENVELOPE_COLUMNS, NODE_COLUMNS, OBJECT_COLUMNS, REPORT_COLUMNS, RUN_COLUMNS,
+    SECRET_COLUMNS, TOKEN_COLUMNS, scoped, signed,
 };
 
 /// Asked every second.
@@ -241,18 +241,30 @@ impl Read for View<'_> {
         self.all(ANSWERED, [signed(run.0)], rows::message_id)
     }
 
-    fn object(&self, id: ObjectId) -> Result<Option<Object>, Refusal> {
-        let sql = "SELECT object_id, refs, waiting, here, height, tree_objects FROM object WHERE object_id = ?1";
-        self.one(sql, [id.as_bytes()], rows::object)
+    fn object(&self, scope: Scope, id: ObjectId) -> Result<Option<Object>, Refusal> {
+        let sql = sql!("SELECT ", OBJECT_COLUMNS, " FROM object WHERE object_id = ?1 AND run_id = ?2 AND sender = ?3");
+        self.one(sql, scoped(scope, id), rows::object)
     }
 
-    fn children(&self, id: ObjectId) -> Result<Vec<ObjectId>, Refusal> {
-        let sql = "SELECT child FROM object_child WHERE parent = ?1 ORDER BY position";
-        self.all(sql, [id.as_bytes()], |row| rows::object_id(row, 0))
+    fn object_here(&self, run: RunId, id: ObjectId) -> Result<Option<Object>, Refusal> {
+        let sql =
+            sql!("SELECT ", OBJECT_COLUMNS, " FROM object WHERE object_id = ?1 AND run_id = ?2 AND here = 1 LIMIT 1");
+        self.one(sql, (*id.as_bytes(), signed(run.0)), rows::object)
     }
 
-    fn parents(&self, id: ObjectId) -> Result<Vec<ObjectId>, Refusal> {
-        self.all("SELECT parent FROM object_child WHERE child = ?1", [id.as_bytes()], |row| rows::object_id(row, 0))
+    fn children(&self, scope: Scope, id: ObjectId) -> Result<Vec<ObjectId>, Refusal> {
+        let sql = "SELECT child FROM object_child WHERE parent = ?1 AND run_id = ?2 AND sender = ?3 ORDER BY position";
+        self.all(sql, scoped(scope, id), |row| rows::object_id(row, 0))
+    }
+
+    fn parents(&self, scope: Scope, id: ObjectId) -> Result<Vec<ObjectId>, Refusal> {
+        let sql = "SELECT parent FROM object_child WHERE child = ?1 AND run_id = ?2 AND sender = ?3";
+        self.all(sql, scoped(scope, id), |row| rows::object_id(row, 0))
+    }
+
+    fn has_content(&self, id: ObjectId) -> Result<bool, Refusal> {
+        let sql = "SELECT 1 FROM object_content WHERE object_id = ?1";
+        Ok(self.one(sql, [id.as_bytes()], |_| Ok(()))?.is_some())
     }
 
     fn content(&self, id: ObjectId) -> Result<Option<Content>, Refusal> {

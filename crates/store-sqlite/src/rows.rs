@@ -7,7 +7,7 @@ use trellis_core::audit;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{self, Envelope, Instruction, MessageError, Reply};
 use trellis_core::node::{self, Node};
-use trellis_core::object::Object;
+use trellis_core::object::{Object, Scope};
 use trellis_core::report::TrainingReport;
 use trellis_core::run::{self, Outcome, Run, ServerApp};
 use trellis_core::secret::{self, Purpose, Secret};
@@ -232,14 +232,22 @@ pub(crate) fn reply(row: &Row<'_>) -> rusqlite::Result<Reply> {
     Ok(Reply { envelope: envelope(row)?, reply_to: object_id(row, 12)?, ready: row.get(13)? })
 }
 
+/// The key of an object, as parameters ?1 to ?3.
+pub(crate) fn scoped(scope: Scope, id: ObjectId) -> ([u8; 32], i64, i64) {
+    (*id.as_bytes(), signed(scope.run.0), signed(scope.sender.0))
+}
+
+pub(crate) const OBJECT_COLUMNS: &str = "object_id, run_id, sender, refs, waiting, here, height, tree_objects";
+
 pub(crate) fn object(row: &Row<'_>) -> rusqlite::Result<Object> {
     Ok(Object {
         id: object_id(row, 0)?,
-        references: row.get(1)?,
-        waiting: row.get(2)?,
-        here: row.get(3)?,
-        height: row.get(4)?,
-        tree_objects: unsigned(row, 5)?,
+        scope: Scope { run: run_id(row, 1)?, sender: node_id(row, 2)? },
+        references: row.get(3)?,
+        waiting: row.get(4)?,
+        here: row.get(5)?,
+        height: row.get(6)?,
+        tree_objects: unsigned(row, 7)?,
     })
 }
 

@@ -10,8 +10,12 @@ use crate::directory::make_private;
 const APPLICATION_ID: i32 = 0x5452_4c53;
 
 /// One step from version `n` to `n + 1`, by position.
-pub(crate) const MIGRATIONS: &[&str] =
-    &[include_str!("schema/v1.sql"), include_str!("schema/v2.sql"), include_str!("schema/v3.sql")];
+pub(crate) const MIGRATIONS: &[&str] = &[
+    include_str!("schema/v1.sql"),
+    include_str!("schema/v2.sql"),
+    include_str!("schema/v3.sql"),
+    include_str!("schema/v4.sql"),
+];
 
 /// What a database file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -176,6 +180,43 @@ mod tests {
 
         migrate(&mut open(&path), &path, &["", "CREATE TABLE b (y)", "DELETE FROM a"]).unwrap();
         assert_eq!(verdict(&open(&path), 3), Ok(Verdict::Current));
+    }
+
+    /// Two instructions share a model, a reply of node 12 has a part of it, and one object has no message any more.
+    #[test]
+    fn objects_of_version_3_get_the_scopes_of_their_messages() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.db");
+        let mut connection = open(&path);
+        migrate(&mut connection, &path, &MIGRATIONS[..3]).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO instruction (message_id, run_id, src, dst, group_id, ttl, message_type, created_at, deliveries,
+                     state) VALUES (x'01', 5, 1, 12, '', 1, 'train', 1, 0, 4), (x'02', 5, 1, 13, '', 1, 'train', 1, 0, 1);
+                 INSERT INTO reply (message_id, reply_to, run_id, src, dst, group_id, ttl, message_type, created_at, ready)
+                     VALUES (x'03', x'01', 5, 12, 1, '', 1, 'train', 1, 0);
+                 INSERT INTO object VALUES (x'01', 1, 0, 1, 3, 4), (x'02', 1, 0, 1, 3, 4), (x'0a', 2, 0, 1, 2, 3),
+                     (x'0b', 1, 0, 1, 1, 1), (x'0c', 2, 0, 1, 1, 1), (x'03', 1, 1, 0, 2, 2), (x'0f', 1, 0, 1, 1, 1);
+                 INSERT INTO object_child VALUES (x'01', 0, x'0a'), (x'02', 0, x'0a'), (x'0a', 0, x'0b'), (x'0a', 1, x'0c'),
+                     (x'03', 0, x'0c');
+                 INSERT INTO object_content VALUES (x'01', x'', NULL, 0), (x'0c', x'', NULL, 0), (x'0f', x'', NULL, 0);",
+            )
+            .unwrap();
+        migrate(&mut connection, &path, MIGRATIONS).unwrap();
+        let all = |sql: &str| -> Vec<String> {
+            let mut statement = connection.prepare(sql).unwrap();
+            statement.query_map([], |row| row.get(0)).unwrap().collect::<rusqlite::Result<_>>().unwrap()
+        };
+        let objects = "SELECT hex(object_id) || ' of ' || sender || ': ' || refs || ' ' || waiting || here || height || \
+                       tree_objects FROM object WHERE run_id = 5 ORDER BY sender, object_id";
+        let (of_app, of_node) = (
+            ["01 of 1: 1 0134", "02 of 1: 1 0134", "0A of 1: 2 0123", "0B of 1: 1 0111", "0C of 1: 1 0111"],
+            ["03 of 12: 1 1022", "0C of 12: 1 0111"],
+        );
+        assert_eq!(all(objects), [&of_app[..], &of_node[..]].concat());
+        let edges = "SELECT hex(parent) || hex(child) || ' ' || sender || ' ' || position FROM object_child ORDER BY 1";
+        assert_eq!(all(edges), ["010A 1 0", "020A 1 0", "030C 12 0", "0A0B 1 0", "0A0C 1 1"]);
+        assert_eq!(all("SELECT hex(object_id) FROM object_content ORDER BY 1"), ["01", "0C"], "the orphan is gone");
     }
 
     #[test]

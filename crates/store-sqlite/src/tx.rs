@@ -9,7 +9,7 @@ use trellis_core::census::Census;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Instruction, Reply};
 use trellis_core::node::Node;
-use trellis_core::object::{Content, Object};
+use trellis_core::object::{Content, Object, Scope};
 use trellis_core::port::{Fab, LogText, Read, Topic, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::report::TrainingReport;
@@ -19,7 +19,7 @@ use trellis_core::token::Token;
 
 use crate::error::{CANNOT, OrTransient};
 use crate::read::View;
-use crate::rows::{self, signed};
+use crate::rows::{self, scoped, signed};
 
 /// One job's changes and what must follow their commit.
 pub(crate) struct Change<'a> {
@@ -214,10 +214,13 @@ impl Tx for Change<'_> {
     }
 
     fn insert_object(&mut self, object: &Object, children: &[ObjectId]) -> Result<(), Refusal> {
+        let (id, run, sender) = scoped(object.scope, object.id);
         self.execute(
-            "INSERT INTO object VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO object VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             params![
-                object.id.as_bytes(),
+                id,
+                run,
+                sender,
                 object.references,
                 object.waiting,
                 object.here,
@@ -227,17 +230,18 @@ impl Tx for Change<'_> {
         )?;
         for (position, child) in children.iter().enumerate() {
             self.execute(
-                "INSERT INTO object_child VALUES (?1, ?2, ?3)",
-                params![object.id.as_bytes(), position as i64, child.as_bytes()],
+                "INSERT INTO object_child VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![id, run, sender, position as i64, child.as_bytes()],
             )?;
         }
         Ok(())
     }
 
     fn update_object(&mut self, object: &Object) -> Result<(), Refusal> {
+        let (id, run, sender) = scoped(object.scope, object.id);
         self.execute(
-            "UPDATE object SET refs = ?2, waiting = ?3, here = ?4 WHERE object_id = ?1",
-            params![object.id.as_bytes(), object.references, object.waiting, object.here],
+            "UPDATE object SET refs = ?4, waiting = ?5, here = ?6 WHERE object_id = ?1 AND run_id = ?2 AND sender = ?3",
+            params![id, run, sender, object.references, object.waiting, object.here],
         )
     }
 
@@ -259,18 +263,23 @@ impl Tx for Change<'_> {
         }
     }
 
-    fn delete_object(&mut self, id: ObjectId) -> Result<(), Refusal> {
+    fn delete_object(&mut self, scope: Scope, id: ObjectId) -> Result<(), Refusal> {
+        let key = scoped(scope, id);
+        self.execute("DELETE FROM object_child WHERE parent = ?1 AND run_id = ?2 AND sender = ?3", key)?;
+        self.execute("DELETE FROM object WHERE object_id = ?1 AND run_id = ?2 AND sender = ?3", key)?;
         let mut files = Vec::new();
         {
-            let mut statement = self.prepare("DELETE FROM object_content WHERE object_id = ?1 RETURNING file")?;
+            let mut statement = self.prepare(
+                "DELETE FROM object_content WHERE object_id = ?1
+                 AND NOT EXISTS (SELECT 1 FROM object WHERE object_id = ?1) RETURNING file",
+            )?;
             let mut rows = statement.query([id.as_bytes()]).or_transient()?;
             while let Some(row) = rows.next().or_transient()? {
                 files.extend(row.get::<_, Option<String>>(0).or_transient()?);
             }
         }
         self.unlink.append(&mut files);
-        self.execute("DELETE FROM object_child WHERE parent = ?1", [id.as_bytes()])?;
-        self.execute("DELETE FROM object WHERE object_id = ?1", [id.as_bytes()])
+        Ok(())
     }
 
     fn put_account(&mut self, account: &Account) -> Result<(), Refusal> {
@@ -372,10 +381,12 @@ delegate! {
     reply_to(instruction: MessageId) -> Option<Reply>;
     replies_of_run(run: RunId) -> Vec<MessageId>;
     answered_instructions(run: RunId) -> Vec<MessageId>;
-    object(id: ObjectId) -> Option<Object>;
-    children(id: ObjectId) -> Vec<ObjectId>;
-    parents(id: ObjectId) -> Vec<ObjectId>;
+    object(scope: Scope, id: ObjectId) -> Option<Object>;
+    object_here(run: RunId, id: ObjectId) -> Option<Object>;
+    children(scope: Scope, id: ObjectId) -> Vec<ObjectId>;
+    parents(scope: Scope, id: ObjectId) -> Vec<ObjectId>;
     content(id: ObjectId) -> Option<Content>;
+    has_content(id: ObjectId) -> bool;
     object_count() -> u64;
     account(id: &str) -> Option<Account>;
     account_by_name(name: &str) -> Option<Account>;

@@ -18,6 +18,8 @@ use crate::vault::Vault;
 
 /// Jobs in one commit. More would make the first of them wait for too long.
 const MAX_BATCH: usize = 256;
+/// A commit takes no more jobs after this time, so that heavy ones do not add up.
+const MAX_BATCH_TIME: Duration = Duration::from_millis(100);
 /// Jobs that can wait do so for this long, unless another commit takes them along.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -144,12 +146,13 @@ impl Writer {
         batch: &mut Vec<Box<dyn Job>>,
     ) -> Result<Aftermath, Refusal> {
         let mut aftermath = Aftermath::default();
+        let begun = Instant::now();
         let tx = self.connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).or_transient()?;
         while let Some(mut job) = waiting.pop_front() {
             let ran = run_job(&tx, job.as_mut(), &mut aftermath);
             batch.push(job);
             ran?;
-            if batch.len() == MAX_BATCH {
+            if batch.len() == MAX_BATCH || begun.elapsed() > MAX_BATCH_TIME {
                 break;
             }
             if waiting.is_empty() {

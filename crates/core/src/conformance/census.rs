@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Case, NOW, Subject, envelope, id, keep, see};
+use super::{Case, NOW, SCOPE, Subject, envelope, id, keep, see};
 use crate::audit;
 use crate::census::Census;
 use crate::id::{NodeId, RunId};
@@ -123,7 +123,7 @@ fn objects(subject: &Subject<'_>) {
     for (label, content) in contents {
         keep(subject, move |tx| {
             let here = content.is_some();
-            let object = Object { id: id(label), references: 1, waiting: 0, here, height: 1, tree_objects: 1 };
+            let object = Object { references: 1, here, ..Object::new(SCOPE, id(label)) };
             tx.insert_object(&object, &[])?;
             content.as_ref().map_or(Ok(()), |content| tx.put_content(id(label), content))
         });
@@ -131,6 +131,6 @@ fn objects(subject: &Subject<'_>) {
     keep(subject, |tx| tx.append_audit(NOW, audit::Event::Login, "", "", ""));
     let want = Census { objects: 3, object_bytes: (1 << 40) + 5, audit_entries: 1, ..Census::default() };
     assert_eq!(count(subject, NOW), want);
-    keep(subject, |tx| tx.delete_object(id("file")));
+    keep(subject, |tx| tx.delete_object(SCOPE, id("file")));
     assert_eq!(count(subject, NOW), Census { objects: 2, object_bytes: 5, ..want });
 }

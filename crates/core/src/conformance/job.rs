@@ -6,7 +6,7 @@ use std::thread;
 
 use bytes::Bytes;
 
-use super::{Case, NOW, PATIENCE, Subject, ask, await_one, change, envelope, id, keep, see, submit};
+use super::{Case, NOW, PATIENCE, SCOPE, Subject, ask, await_one, change, envelope, id, keep, see, submit};
 use crate::account::{Account, Role};
 use crate::audit;
 use crate::id::{NodeId, RunId};
@@ -66,16 +66,15 @@ fn touch_everything(tx: &mut dyn Tx, round: u32) -> Result<(), Refusal> {
     tx.put_reply(&reply("reply", "instruction", round > 1))?;
     tx.put_reply(&reply(&format!("reply {round}"), &format!("instruction {round}"), false))?;
     tx.delete_reply(id(&format!("reply {}", round - 1)))?;
-    let object =
-        |label: &str| Object { id: id(label), references: round, waiting: 0, here: true, height: 1, tree_objects: 1 };
-    match tx.object(id("object"))? {
+    let object = |label: &str| Object { references: round, here: true, ..Object::new(SCOPE, id(label)) };
+    match tx.object(SCOPE, id("object"))? {
         Some(_) => tx.update_object(&object("object"))?,
         None => tx.insert_object(&object("object"), &[])?,
     }
     let mine = format!("object {round}");
     tx.insert_object(&object(&mine), &[id("object")])?;
     tx.put_content(id(&mine), &Content::Inline(Bytes::from(mine.clone())))?;
-    tx.delete_object(id(&format!("object {}", round - 1)))?;
+    tx.delete_object(SCOPE, id(&format!("object {}", round - 1)))?;
     tx.put_account(&Account::new("account", "name", Role::ALL[round as usize], NOW))?;
     tx.put_account(&Account::new(&mine, &mine, Role::Viewer, NOW))?;
     let secret = |number: u32| Secret::new([number as u8; 32], Purpose::Join, "account", "label", Some(1.0), NOW);
@@ -100,7 +99,7 @@ fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
         format!("{:?}", read.runs_waiting_for(NODE)?),
         format!("{:?} {:?}", read.instructions_of_run(RUN)?, read.expired_instructions(f64::MAX, 100)?),
         format!("{:?} {:?} {:?}", read.replies_of_run(RUN)?, read.object_count()?, read.alive_at()?),
-        format!("{:?}", read.parents(id("object"))?),
+        format!("{:?}", read.parents(SCOPE, id("object"))?),
         format!("{:?} {:?} {:?}", read.account("account")?, read.account_by_name("name")?, read.accounts()?),
         format!("{:?} {:?} {:?}", read.secrets()?, read.secrets_of("account")?, read.ended_secrets(f64::MAX, 9)?),
         format!("{:?}", read.census(NOW)?),
@@ -112,10 +111,10 @@ fn picture(read: &dyn Read, rounds: u32) -> Result<String, Refusal> {
         let (reply, object) = (id(&label("reply", round)), id(&label("object", round)));
         seen.push(format!("{:?} {:?}", read.fab(&round.to_string())?, read.token_by_hash(&[round as u8; 32])?));
         seen.push(format!("{:?} {:?}", read.instruction(instruction)?, read.reply_to(instruction)?));
-        seen.push(format!("{:?} {:?}", read.reply(reply)?, read.object(object)?));
+        seen.push(format!("{:?} {:?}", read.reply(reply)?, read.object(SCOPE, object)?));
         let hash = [round as u8; 32];
         seen.push(format!("{:?} {:?}", read.secret(&hash)?, read.secret_by_id(SecretId::of(&hash))?));
-        seen.push(format!("{:?} {:?}", read.children(object)?, read.content(object)?));
+        seen.push(format!("{:?} {:?}", read.children(SCOPE, object)?, read.content(object)?));
     }
     Ok(seen.join("\n"))
 }

@@ -2,9 +2,12 @@
 
 use bytes::Bytes;
 
-use super::{Case, Subject, id, keep, see};
-use crate::id::ObjectId;
-use crate::object::{Content, Object};
+use super::{Case, SCOPE, Subject, id, keep, see};
+use crate::id::{NodeId, ObjectId, RunId};
+use crate::object::{Content, Object, Scope};
+
+const SAME_RUN: Scope = Scope { sender: NodeId(1 << 63), ..SCOPE };
+const OTHER_RUN: Scope = Scope { run: RunId(7), ..SCOPE };
 
 pub(super) const CASES: &[Case] = &[
     ("objects come back with counters and children in order", objects_round_trip),
@@ -12,10 +15,12 @@ pub(super) const CASES: &[Case] = &[
     ("content comes back byte for byte", content),
     ("a deleted object is gone with its children's memory of it", deleted),
     ("a deleted object may come again, as another one", again),
+    ("objects of one id in several scopes know nothing of each other", scoped),
+    ("content is kept once, until the last object with its id is deleted", shared_content),
 ];
 
 fn object(label: &str) -> Object {
-    Object { id: id(label), references: 0, waiting: 0, here: false, height: 1, tree_objects: 1 }
+    Object::new(SCOPE, id(label))
 }
 
 fn insert(subject: &Subject<'_>, object: Object, children: &[&str]) {
@@ -38,15 +43,15 @@ fn objects_round_trip(subject: &Subject<'_>) {
     insert(subject, leaf, &[]);
     insert(subject, root, &["z", "leaf", "a", "m"]);
     insert(subject, object("other root"), &["leaf"]);
-    assert_eq!(see(subject, |read| read.object(id("leaf"))), Some(leaf));
-    assert_eq!(see(subject, |read| read.object(id("root"))), Some(root));
-    assert_eq!(see(subject, |read| read.object(id("z"))), None, "a child that was not inserted is not there");
-    assert_eq!(see(subject, |read| read.children(id("root"))), labels(&["z", "leaf", "a", "m"]));
-    assert_eq!(see(subject, |read| read.children(id("leaf"))), []);
-    let mut parents = see(subject, |read| read.parents(id("leaf")));
+    assert_eq!(see(subject, |read| read.object(SCOPE, id("leaf"))), Some(leaf));
+    assert_eq!(see(subject, |read| read.object(SCOPE, id("root"))), Some(root));
+    assert_eq!(see(subject, |read| read.object(SCOPE, id("z"))), None, "a child that was not inserted is not there");
+    assert_eq!(see(subject, |read| read.children(SCOPE, id("root"))), labels(&["z", "leaf", "a", "m"]));
+    assert_eq!(see(subject, |read| read.children(SCOPE, id("leaf"))), []);
+    let mut parents = see(subject, |read| read.parents(SCOPE, id("leaf")));
     parents.sort_unstable();
     assert_eq!(parents, labels(&["other root", "root"]));
-    assert_eq!(see(subject, |read| read.parents(id("root"))), []);
+    assert_eq!(see(subject, |read| read.parents(SCOPE, id("root"))), []);
     assert_eq!(see(subject, |read| read.object_count()), 3);
 }
 
@@ -56,9 +61,9 @@ fn update(subject: &Subject<'_>) {
     put_content(subject, "one", Content::Inline(Bytes::from_static(b"bytes")));
     let counted = Object { references: 7, waiting: 3, here: true, ..object("one") };
     keep(subject, move |tx| tx.update_object(&counted));
-    assert_eq!(see(subject, |read| read.object(id("one"))), Some(counted));
-    assert_eq!(see(subject, |read| read.object(id("two"))), Some(object("two")));
-    assert_eq!(see(subject, |read| read.children(id("one"))), labels(&["child"]));
+    assert_eq!(see(subject, |read| read.object(SCOPE, id("one"))), Some(counted));
+    assert_eq!(see(subject, |read| read.object(SCOPE, id("two"))), Some(object("two")));
+    assert_eq!(see(subject, |read| read.children(SCOPE, id("one"))), labels(&["child"]));
     assert!(see(subject, |read| read.content(id("one"))).is_some());
     assert_eq!(see(subject, |read| read.object_count()), 2);
 }
@@ -86,12 +91,12 @@ fn deleted(subject: &Subject<'_>) {
     insert(subject, object("grandparent"), &["parent"]);
     put_content(subject, "parent", Content::Inline(Bytes::from_static(b"bytes")));
     for _ in 0..2 {
-        keep(subject, |tx| tx.delete_object(id("parent")));
-        assert_eq!(see(subject, |read| read.object(id("parent"))), None);
+        keep(subject, |tx| tx.delete_object(SCOPE, id("parent")));
+        assert_eq!(see(subject, |read| read.object(SCOPE, id("parent"))), None);
         assert_eq!(see(subject, |read| read.content(id("parent"))), None);
-        assert_eq!(see(subject, |read| read.children(id("parent"))), []);
-        assert_eq!(see(subject, |read| read.parents(id("child"))), []);
-        assert_eq!(see(subject, |read| read.object(id("child"))), Some(object("child")));
+        assert_eq!(see(subject, |read| read.children(SCOPE, id("parent"))), []);
+        assert_eq!(see(subject, |read| read.parents(SCOPE, id("child"))), []);
+        assert_eq!(see(subject, |read| read.object(SCOPE, id("child"))), Some(object("child")));
         assert_eq!(see(subject, |read| read.object_count()), 2);
     }
 }
@@ -99,13 +104,54 @@ fn deleted(subject: &Subject<'_>) {
 fn again(subject: &Subject<'_>) {
     insert(subject, object("phoenix"), &["a", "b"]);
     put_content(subject, "phoenix", Content::Inline(Bytes::from_static(b"old")));
-    keep(subject, |tx| tx.delete_object(id("phoenix")));
+    keep(subject, |tx| tx.delete_object(SCOPE, id("phoenix")));
     let second = Object { references: 2, ..object("phoenix") };
     insert(subject, second, &["c"]);
-    assert_eq!(see(subject, |read| read.object(id("phoenix"))), Some(second));
-    assert_eq!(see(subject, |read| read.children(id("phoenix"))), labels(&["c"]));
+    assert_eq!(see(subject, |read| read.object(SCOPE, id("phoenix"))), Some(second));
+    assert_eq!(see(subject, |read| read.children(SCOPE, id("phoenix"))), labels(&["c"]));
     assert_eq!(see(subject, |read| read.content(id("phoenix"))), None, "the old content went with the old object");
     put_content(subject, "phoenix", Content::Inline(Bytes::from_static(b"new")));
     let want = Some(Content::Inline(Bytes::from_static(b"new")));
     assert_eq!(see(subject, |read| read.content(id("phoenix"))), want);
+}
+
+fn scoped(subject: &Subject<'_>) {
+    let in_scope = |scope: Scope, references: u32| Object { scope, references, ..object("model") };
+    insert(subject, in_scope(SCOPE, 1), &["a", "b"]);
+    insert(subject, in_scope(SAME_RUN, 2), &["b"]);
+    insert(subject, in_scope(OTHER_RUN, 3), &[]);
+    let here = Object { here: true, ..in_scope(SAME_RUN, 4) };
+    keep(subject, move |tx| tx.update_object(&here));
+    for (scope, want, children) in [
+        (SCOPE, in_scope(SCOPE, 1), &["a", "b"][..]),
+        (SAME_RUN, here, &["b"][..]),
+        (OTHER_RUN, in_scope(OTHER_RUN, 3), &[][..]),
+    ] {
+        assert_eq!(see(subject, |read| read.object(scope, id("model"))), Some(want));
+        assert_eq!(see(subject, |read| read.children(scope, id("model"))), labels(children));
+        let parents = see(subject, |read| read.parents(scope, id("b")));
+        assert_eq!(parents.len(), usize::from(children.contains(&"b")), "{scope:?}");
+    }
+    assert_eq!(see(subject, |read| read.object_here(SCOPE.run, id("model"))), Some(here), "whoever sent it");
+    assert_eq!(see(subject, |read| read.object_here(OTHER_RUN.run, id("model"))), None, "of this run only");
+    keep(subject, |tx| tx.delete_object(SAME_RUN, id("model")));
+    assert_eq!(see(subject, |read| read.object(SAME_RUN, id("model"))), None);
+    assert_eq!(see(subject, |read| read.children(SAME_RUN, id("model"))), []);
+    assert_eq!(see(subject, |read| read.children(SCOPE, id("model"))), labels(&["a", "b"]));
+    assert_eq!(see(subject, |read| read.object_here(SCOPE.run, id("model"))), None);
+}
+
+fn shared_content(subject: &Subject<'_>) {
+    for scope in [SCOPE, SAME_RUN, OTHER_RUN] {
+        insert(subject, Object { scope, ..object("model") }, &[]);
+    }
+    assert!(!see(subject, |read| read.has_content(id("model"))));
+    put_content(subject, "model", Content::Inline(Bytes::from_static(b"bytes")));
+    for scope in [SAME_RUN, SCOPE] {
+        keep(subject, move |tx| tx.delete_object(scope, id("model")));
+        assert!(see(subject, |read| read.has_content(id("model"))), "another scope needs it");
+    }
+    keep(subject, |tx| tx.delete_object(OTHER_RUN, id("model")));
+    assert!(!see(subject, |read| read.has_content(id("model"))));
+    assert_eq!(see(subject, |read| read.content(id("model"))), None);
 }

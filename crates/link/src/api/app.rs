@@ -9,6 +9,7 @@ use trellis_core::awaited::Awaited;
 use trellis_core::fleet::running;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::message::Envelope;
+use trellis_core::object;
 use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{Outcome, ServerApp};
@@ -274,7 +275,10 @@ pub async fn push_messages(
         .collect::<Result<Vec<_>, _>>()?;
     let now = link.now();
     let sent: Vec<_> = messages.iter().map(|(envelope, _)| Instruction::of(envelope)).collect();
-    let pushed = link.write(move |tx| app::push_messages(tx, run, &messages, now)).await?;
+    let mut pushed = app::Pushed::default();
+    for messages in object::transactions(messages, |(_, tree)| tree) {
+        pushed.extend(link.write(move |tx| app::push_messages(tx, run, &messages, now)).await?);
+    }
     crash::point("messages-announced");
     let taken: Vec<_> =
         sent.into_iter().zip(&pushed.ids).filter(|(_, id)| id.is_some()).map(|(sent, _)| sent).collect();

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
+use trellis_core::object;
 use trellis_core::port::{Read, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::Transport;
@@ -230,11 +231,13 @@ pub async fn push_messages(
     let runtimes_s: Vec<f64> = replies.iter().map(|reply| reply.runtime_s).collect();
     let now = link.now();
     replies.iter().for_each(|reply| link.watch.reply_came(run, reply.reply_to, now));
-    let taken = link
-        .write(move |tx| {
+    let mut taken = Vec::with_capacity(replies.len());
+    for replies in object::transactions(replies, |reply| &reply.tree) {
+        let push = move |tx: &mut dyn Tx| {
             replies.iter().map(|reply| fleet::push_reply(tx, node, reply, now)).collect::<Result<Vec<_>, _>>()
-        })
-        .await?;
+        };
+        taken.extend(link.write(push).await?);
+    }
     crash::point("reply-announced");
     let mut objects_to_push = Vec::new();
     for ((id, runtime_s), taken) in ids.iter().zip(runtimes_s).zip(taken) {

@@ -1,6 +1,7 @@
 //! PushObject and PullObject, of nodes and of ServerApps.
 
 use trellis_core::id::{NodeId, RunId};
+use trellis_core::object::Scope;
 use trellis_core::refusal::Refusal;
 use trellis_front::object::{PushedObject, pulled, read_pull};
 use trellis_front::{Answer, MessageReader, Rest};
@@ -20,17 +21,11 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    fn check(&self, link: &Link, node: NodeId) -> Result<(), Refusal> {
+    /// Whose objects these are, of the run and the node that the message names.
+    fn scope(&self, link: &Link, run: u64, node: NodeId) -> Result<Scope, Refusal> {
         match self {
-            Peer::Node(caller) => caller.is_node(link, node).map(drop),
-            Peer::App(_) => app::check_sender(node),
-        }
-    }
-
-    fn run(&self, named: u64) -> RunId {
-        match self {
-            Peer::Node(_) => RunId(named),
-            Peer::App(app) => app.run(named),
+            Peer::Node(caller) => Ok(Scope { run: RunId(run), sender: caller.is_node(link, node)? }),
+            Peer::App(app) => app::check_sender(node).map(|()| Scope::of_app(app.run(run))),
         }
     }
 
@@ -44,17 +39,17 @@ impl Peer {
 /// Takes an object.
 pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let mut pushed = PushedObject::read(message).await?;
-    peer.check(link, NodeId(pushed.node))?;
-    let (run, id) = (peer.run(pushed.run), pushed.id()?);
+    let scope = peer.scope(link, pushed.run, NodeId(pushed.node))?;
+    let (run, id) = (scope.run, pushed.id()?);
 
-    let mut admission = objects::admit(link, run, id)?;
+    let mut admission = objects::admit(link, scope, id)?;
     while let Some(piece) = pushed.piece().await? {
         if let Admission::Wanted(incoming) = &mut admission {
             incoming.take(link, &piece).await?;
         }
     }
     let stored = match admission {
-        Admission::Wanted(incoming) => incoming.finish(link, run).await?,
+        Admission::Wanted(incoming) => incoming.finish(link).await?,
         Admission::Known => true,
         Admission::Unannounced => false,
     };
@@ -69,10 +64,9 @@ pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Res
 /// Hands out an object.
 pub(super) async fn pull(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let request = read_pull(message).await?;
-    peer.check(link, convert::node_id(request.node.as_ref()))?;
-    let run = peer.run(request.run_id);
-    let outgoing = objects::fetch(link, run, convert::object_id(&request.object_id)?).await?;
-    peer.note_traffic(link, run, outgoing.len_bytes(), 0);
+    let scope = peer.scope(link, request.run_id, convert::node_id(request.node.as_ref()))?;
+    let outgoing = objects::fetch(link, scope, convert::object_id(&request.object_id)?).await?;
+    peer.note_traffic(link, scope.run, outgoing.len_bytes(), 0);
     Ok(match outgoing {
         Outgoing::NotFound => Answer::message(&PullObjectResponse::default()),
         Outgoing::NotHere => Answer::message(&PullObjectResponse { object_found: true, ..Default::default() }),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use trellis_core::Seconds;
 use trellis_core::id::RunId;
 use trellis_core::message::Envelope;
-use trellis_core::object;
+use trellis_core::object::{self, Scope};
 use trellis_core::port::Read;
 use trellis_core::refusal::Refusal;
 use trellis_core::run::State;
@@ -53,14 +53,14 @@ pub fn resume(link: &Link) -> Result<(), Refusal> {
 /// The instructions whose replies the ServerApp has not fetched, those of rounds that it gave up excepted.
 fn newest_round(view: &dyn Read, run: RunId) -> Result<(Option<u64>, Vec<Envelope>), Refusal> {
     // The instructions of a round share their content: it is opened once.
-    let mut rounds = HashMap::new();
-    let mut sent = Vec::new();
+    let (mut rounds, mut sent) = (HashMap::new(), Vec::new());
+    let scope = Scope::of_app(run);
     for id in view.instructions_of_run(run)? {
         let Some(instruction) = view.instruction(id)? else { continue };
-        let content = view.children(id)?;
+        let content = view.children(scope, id)?;
         let round = match rounds.get(&content) {
             Some(round) => *round,
-            None => *rounds.entry(content).or_insert(round_of(&numbers(view, &object::tree(view, id)?))),
+            None => *rounds.entry(content).or_insert(round_of(&numbers(view, &object::tree(view, scope, id)?))),
         };
         sent.push((round, instruction.envelope));
     }

@@ -9,6 +9,7 @@ mod native;
 mod peer;
 mod revocation;
 mod round;
+mod scopes;
 mod security;
 mod tasks;
 mod watch;

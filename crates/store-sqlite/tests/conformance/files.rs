@@ -6,7 +6,7 @@ use trellis_core::conformance::{await_one, change, id, submit};
 use trellis_core::object::{Content, Object};
 use trellis_core::refusal::{Kind, Refusal};
 
-use super::{count_files, file, keep, open, place, place_file, see, settle};
+use super::{SCOPE, count_files, file, keep, open, place, place_file, see, settle};
 
 #[test]
 fn the_file_of_a_deleted_object_goes_after_the_commit() {
@@ -16,7 +16,7 @@ fn the_file_of_a_deleted_object_goes_after_the_commit() {
     let (here, deleted) = channel();
     let (go, wait) = channel::<()>();
     let job = submit(&store, move |tx| {
-        tx.delete_object(id("gone"))?;
+        tx.delete_object(SCOPE, id("gone"))?;
         let _ = here.send(());
         let _ = wait.recv();
         Ok(())
@@ -37,7 +37,7 @@ fn a_refused_deletion_leaves_the_file() {
     let (store, _announced) = open(directory.path());
     let name = place(&store, "one", b"large");
     let refused = change(&store, |tx| {
-        tx.delete_object(id("one"))?;
+        tx.delete_object(SCOPE, id("one"))?;
         Err::<(), _>(Refusal::new(Kind::Denied, "no"))
     });
     assert_eq!(refused.unwrap_err().kind, Kind::Denied);
@@ -83,11 +83,8 @@ fn an_object_that_goes_and_comes_again_keeps_its_new_file() {
     assert_ne!(old, new);
     let content = Content::File { name: new.clone(), bytes: 5 };
     keep(&store, move |tx| {
-        tx.delete_object(id("phoenix"))?;
-        tx.insert_object(
-            &Object { id: id("phoenix"), references: 1, waiting: 0, here: true, height: 1, tree_objects: 1 },
-            &[],
-        )?;
+        tx.delete_object(SCOPE, id("phoenix"))?;
+        tx.insert_object(&Object { references: 1, here: true, ..Object::new(SCOPE, id("phoenix")) }, &[])?;
         tx.put_content(id("phoenix"), &content)
     });
     settle(&store);

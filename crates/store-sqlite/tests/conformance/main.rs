@@ -13,11 +13,14 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
 use trellis_core::conformance::{Case, Subject, ask, change, id, suite};
-use trellis_core::id::RunId;
-use trellis_core::object::{Content, Object};
+use trellis_core::id::{NodeId, RunId};
+use trellis_core::object::{Content, Object, Scope};
 use trellis_core::port::{Read, Topic, Tx};
 use trellis_core::refusal::Refusal;
 use trellis_store_sqlite::{Commit, SqliteStore, StateDirectory};
+
+/// Where the objects of these tests are announced.
+const SCOPE: Scope = Scope { run: RunId(103), sender: NodeId::SUPERLINK };
 
 /// Opens the state in `path`; the receiver hears what it announces.
 fn open(path: &Path) -> (SqliteStore, Receiver<Vec<Topic>>) {
@@ -84,10 +87,7 @@ fn place(store: &SqliteStore, label: &'static str, content: &[u8]) -> String {
     let name = place_file(store, label, content);
     let kept = Content::File { name: name.clone(), bytes: content.len() as u64 };
     keep(store, move |tx| {
-        tx.insert_object(
-            &Object { id: id(label), references: 1, waiting: 0, here: true, height: 1, tree_objects: 1 },
-            &[],
-        )?;
+        tx.insert_object(&Object { references: 1, here: true, ..Object::new(SCOPE, id(label)) }, &[])?;
         tx.put_content(id(label), &kept)
     });
     name

@@ -14,7 +14,7 @@ use trellis_core::run::{self, NewRun, Outcome, Run};
 use trellis_core::secret::{Purpose, Secret};
 use trellis_core::token::{self, Token};
 
-use super::{context, copy_state, file, keep, open, place, see};
+use super::{SCOPE, context, copy_state, file, keep, open, place, see};
 
 const NOW: f64 = 1_800_000_000.5;
 const RUN: RunId = RunId(u64::MAX);
@@ -68,7 +68,7 @@ fn picture(read: &dyn Read) -> Result<String, Refusal> {
         read.token(RUN)?,
         read.deliverable(NODE)?,
         read.reply_to(id("instruction"))?,
-        read.object(id("object"))?,
+        read.object(SCOPE, id("object"))?,
         read.content(id("object"))?,
         read.object_count()?,
         read.accounts()?,

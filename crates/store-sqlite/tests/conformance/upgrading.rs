@@ -9,7 +9,7 @@ use trellis_core::message::State;
 use trellis_core::run::ServerApp;
 use trellis_store_sqlite::{Verdict, inspect};
 
-use super::{open, see};
+use super::{SCOPE, open, see};
 
 /// As the program of version 1 wrote it.
 const V1: &str = include_str!("state-v1.sql");
@@ -34,7 +34,7 @@ fn shape(database: &Path) -> Vec<String> {
 #[test]
 fn version_1_becomes_what_a_fresh_state_is() {
     let (old, fresh) = (version_1(), tempfile::tempdir().unwrap());
-    assert_eq!(inspect(&old.path().join("state.db")), Verdict::NeedsUpgrade { from: 1, to: 3 });
+    assert_eq!(inspect(&old.path().join("state.db")), Verdict::NeedsUpgrade { from: 1, to: 4 });
     drop(open(old.path()));
     drop(open(fresh.path()));
     assert_eq!(inspect(&old.path().join("state.db")), Verdict::Current);
@@ -76,7 +76,7 @@ fn version_1_keeps_its_messages() {
     let reply = see(&store, |read| read.reply_to(id("answered"))).unwrap();
     assert_eq!((reply.envelope.id, reply.ready, reply.envelope.dst_task), (id("reply"), true, None));
     assert_eq!(reply.envelope.error.unwrap().reason, "it's why");
-    assert_eq!(see(&store, |read| read.children(id("answered"))), [id("child")]);
+    assert_eq!(see(&store, |read| read.children(SCOPE, id("answered"))), [id("child")]);
     assert!(see(&store, |read| read.content(id("child"))).is_some());
     assert!(see(&store, |read| read.token_by_hash(&[7; 32])).is_some());
     assert_eq!(see(&store, |read| read.log_after(RunId(u64::MAX), 0.0, 100)).unwrap().text, "a line\n");

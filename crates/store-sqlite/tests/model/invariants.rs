@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use trellis_core::id::{MessageId, ObjectId};
-use trellis_core::message::{Instruction, Reply, State};
-use trellis_core::object::Object;
+use trellis_core::message::{Envelope, Instruction, Reply, State};
+use trellis_core::object::{Object, Scope};
 use trellis_core::port::Read;
 use trellis_core::refusal::Refusal;
 
@@ -15,7 +15,9 @@ type Checked = Result<(), TestCaseError>;
 
 /// All tables at one moment.
 struct Tables {
-    objects: BTreeMap<ObjectId, Row>,
+    objects: BTreeMap<(Scope, ObjectId), Row>,
+    /// Ids in the universe whose content is kept.
+    contents: Vec<ObjectId>,
     count: u64,
     instructions: Vec<Instruction>,
     replies: Vec<Reply>,
@@ -29,23 +31,30 @@ struct Row {
 }
 
 fn tables(world: &World, read: &dyn Read) -> Result<Tables, Refusal> {
-    let mut objects = BTreeMap::new();
+    let (mut objects, mut contents) = (BTreeMap::new(), Vec::new());
     for id in world.universe.keys() {
-        let Some(object) = read.object(*id)? else { continue };
-        let (children, parents, has_content) = (read.children(*id)?, read.parents(*id)?, read.content(*id)?.is_some());
-        objects.insert(*id, Row { object, children, parents, has_content });
+        let has_content = read.has_content(*id)?;
+        contents.extend(has_content.then_some(*id));
+        for scope in World::scopes() {
+            let Some(object) = read.object(scope, *id)? else { continue };
+            let (children, parents) = (read.children(scope, *id)?, read.parents(scope, *id)?);
+            objects.insert((scope, *id), Row { object, children, parents, has_content });
+        }
     }
     let find = |sent: &Sent| read.instruction(sent.envelope.id).transpose();
     let instructions = world.sent.iter().filter_map(find).collect::<Result<_, _>>()?;
     let replies = world.replies().filter_map(|id| read.reply(*id).transpose()).collect::<Result<_, _>>()?;
-    Ok(Tables { objects, count: read.object_count()?, instructions, replies })
+    Ok(Tables { objects, contents, count: read.object_count()?, instructions, replies })
 }
 
 pub(crate) fn check(world: &World) -> Checked {
     let tables = world.ask(|read| tables(world, read));
     prop_assert_eq!(tables.count, tables.objects.len() as u64, "an object that nobody announced");
-    for (id, row) in &tables.objects {
+    for ((_, id), row) in &tables.objects {
         check_object(world, &tables, *id, row)?;
+    }
+    for id in &tables.contents {
+        prop_assert!(tables.objects.keys().any(|(_, kept)| kept == id), "content of {} that no object needs", id);
     }
     for instruction in &tables.instructions {
         check_instruction(&tables, instruction)?;
@@ -72,15 +81,20 @@ fn check_census(world: &World, tables: &Tables) -> Checked {
 
 impl Tables {
     /// Content and everything below it is here, by looking and not by counting.
-    fn is_whole(&self, id: ObjectId) -> bool {
-        let Some(row) = self.objects.get(&id) else { return false };
-        row.has_content && row.children.iter().all(|child| self.is_whole(*child))
+    fn is_whole(&self, scope: Scope, id: ObjectId) -> bool {
+        let Some(row) = self.objects.get(&(scope, id)) else { return false };
+        row.object.here && row.has_content && row.children.iter().all(|child| self.is_whole(scope, *child))
+    }
+
+    fn is_message_whole(&self, envelope: &Envelope) -> bool {
+        self.is_whole(Scope::of_message(envelope), envelope.id)
     }
 
     /// How many messages refer to the object.
-    fn holders(&self, id: ObjectId) -> usize {
-        let instructions = self.instructions.iter().filter(|instruction| instruction.envelope.id == id).count();
-        instructions + self.replies.iter().filter(|reply| reply.envelope.id == id).count()
+    fn holders(&self, scope: Scope, id: ObjectId) -> usize {
+        let instructions = self.instructions.iter().map(|instruction| &instruction.envelope);
+        let envelopes = instructions.chain(self.replies.iter().map(|reply| &reply.envelope));
+        envelopes.filter(|envelope| envelope.id == id && Scope::of_message(envelope) == scope).count()
     }
 
     fn reply_to(&self, instruction: MessageId) -> Option<&Reply> {
@@ -90,33 +104,35 @@ impl Tables {
 
 fn check_object(world: &World, tables: &Tables, id: ObjectId, row: &Row) -> Checked {
     let Row { object, children, parents, has_content } = row;
+    let scope = object.scope;
     prop_assert_eq!(children, &world.universe[&id], "children of {}", id);
     for child in children {
-        prop_assert!(tables.objects.contains_key(child), "{} lost its child {}", id, child);
+        prop_assert!(tables.objects.contains_key(&(scope, *child)), "{} lost its child {}", id, child);
     }
     let mut listed = parents.clone();
     listed.sort_unstable();
+    let in_scope = tables.objects.iter().filter(|((other, _), _)| *other == scope);
     let found: Vec<ObjectId> =
-        tables.objects.iter().filter(|(_, row)| row.children.contains(&id)).map(|(parent, _)| *parent).collect();
+        in_scope.filter(|(_, row)| row.children.contains(&id)).map(|((_, parent), _)| *parent).collect();
     prop_assert_eq!(&listed, &found, "parents of {}", id);
 
-    let holders = tables.holders(id);
+    let holders = tables.holders(scope, id);
     prop_assert_eq!(object.references as usize, found.len() + holders, "references of {}", id);
     prop_assert!(object.references > 0, "nothing holds {}", id);
-    let waiting = children.iter().filter(|child| !tables.is_whole(**child)).count();
+    let waiting = children.iter().filter(|child| !tables.is_whole(scope, **child)).count();
     prop_assert_eq!(object.waiting as usize, waiting, "what {} waits for", id);
-    prop_assert_eq!(object.here, *has_content, "content of {}", id);
-    let below = || children.iter().map(|child| tables.objects[child].object);
+    prop_assert!(!object.here || *has_content, "content of {}", id);
+    let below = || children.iter().map(|child| tables.objects[&(scope, *child)].object);
     prop_assert_eq!(object.height, 1 + below().map(|child| child.height).max().unwrap_or(0), "height of {}", id);
     let in_trees = below().map(|child| child.tree_objects).sum::<u64>();
     prop_assert_eq!(object.tree_objects, 1 + in_trees, "objects in the tree of {}", id);
-    prop_assert_eq!(object.is_complete(), tables.is_whole(id), "completeness of {}", id);
+    prop_assert_eq!(object.is_complete(), tables.is_whole(scope, id), "completeness of {}", id);
     Ok(())
 }
 
 fn check_instruction(tables: &Tables, instruction: &Instruction) -> Checked {
     let id = instruction.envelope.id;
-    let whole = tables.is_whole(id);
+    let whole = tables.is_message_whole(&instruction.envelope);
     let reply = tables.reply_to(id).map(|reply| reply.ready);
     let (want_whole, want_reply) = match instruction.state() {
         State::Incomplete => (Some(false), None),
@@ -131,7 +147,7 @@ fn check_instruction(tables: &Tables, instruction: &Instruction) -> Checked {
 
 fn check_reply(tables: &Tables, reply: &Reply) -> Checked {
     let id = reply.envelope.id;
-    prop_assert_eq!(reply.ready, tables.is_whole(id), "reply {} is ready only if it is whole", id);
+    prop_assert_eq!(reply.ready, tables.is_message_whole(&reply.envelope), "reply {} is ready only if it is whole", id);
     let same = tables.replies.iter().filter(|other| other.reply_to == reply.reply_to).count();
     prop_assert_eq!(same, 1, "one reply for {}", reply.reply_to);
     Ok(())
@@ -158,7 +174,7 @@ fn check_lists(world: &World, tables: &Tables) -> Checked {
     for node in NODE_IDS {
         if let Some(next) = world.ask(|read| read.deliverable(node)) {
             prop_assert!(matches!(next.state(), State::Ready | State::Delivered), "{:?} is next", next.state());
-            prop_assert!(tables.is_whole(next.envelope.id), "{} is handed out in parts", next.envelope.id);
+            prop_assert!(tables.is_message_whole(&next.envelope), "{} is handed out in parts", next.envelope.id);
             prop_assert!(!next.is_hopeless() && next.envelope.dst == node);
         }
     }

@@ -11,7 +11,7 @@ use trellis_core::conformance::{ask, change, id};
 use trellis_core::fleet::NewReply;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Envelope, State};
-use trellis_core::object::{Content, Tree, arrive};
+use trellis_core::object::{Content, Scope, Tree, arrive};
 use trellis_core::port::{Fab, Read, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{NewRun, ServerApp};
@@ -192,17 +192,27 @@ impl World {
         self.act(move |tx| app::push_messages(tx, run, &message, now));
     }
 
+    /// Everybody who sends, in every run.
+    pub(crate) fn scopes() -> impl Iterator<Item = Scope> {
+        let senders = [NodeId::SUPERLINK].into_iter().chain(NODE_IDS);
+        senders.flat_map(|sender| RUN_IDS.map(|run| Scope { run, sender }))
+    }
+
     /// Announced objects whose content is not here.
-    fn missing(&self) -> Vec<ObjectId> {
-        let missing = |object: &&ObjectId| self.ask(|read| read.object(**object)).is_some_and(|found| !found.here);
-        self.universe.keys().filter(missing).copied().collect()
+    fn missing(&self) -> Vec<(Scope, ObjectId)> {
+        let objects = World::scopes().flat_map(|scope| self.universe.keys().map(move |id| (scope, *id)));
+        let is_missing = |(scope, id): &(Scope, ObjectId)| {
+            self.ask(|read| read.object(*scope, *id)).is_some_and(|found| !found.here)
+        };
+        objects.filter(is_missing).collect()
     }
 
     fn arrive(&self, pick: usize, many: usize) {
         let missing = self.missing();
-        for object in missing.iter().cycle().skip(pick % missing.len().max(1)).take(many.min(missing.len())) {
-            let (object, children) = (*object, self.universe[object].clone());
-            self.act(move |tx| arrive(tx, object, &Content::Inline(Bytes::from_static(b"bytes")), &children));
+        let picked = missing.iter().cycle().skip(pick % missing.len().max(1)).take(many.min(missing.len()));
+        for (scope, object) in picked.copied() {
+            let children = self.universe[&object].clone();
+            self.act(move |tx| arrive(tx, scope, object, &Content::Inline(Bytes::from_static(b"bytes")), &children));
         }
     }
 
@@ -211,12 +221,12 @@ impl World {
         if missing.is_empty() {
             return;
         }
-        let object = missing[pick % missing.len()];
+        let (scope, object) = missing[pick % missing.len()];
         let mut children = self.universe[&object].clone();
         if children.pop().is_none() {
             children.push(id("stranger"));
         }
-        let taken = self.act(move |tx| arrive(tx, object, &Content::Inline(Bytes::new()), &children));
+        let taken = self.act(move |tx| arrive(tx, scope, object, &Content::Inline(Bytes::new()), &children));
         assert_eq!(taken, None, "content with other children was taken");
     }
 

@@ -6,7 +6,7 @@ use trellis_core::message::{MAX_DELIVERIES, Reply, State};
 use trellis_core::object::Arrival;
 use trellis_core::{app, control, fleet, upkeep};
 
-use super::scene::{INTERVAL_S, RUN, Scene, T0, TTL_S, encode, key, reply};
+use super::scene::{APP, INTERVAL_S, RUN, Scene, T0, TTL_S, encode, key, node_scope, reply};
 
 /// When a node that was last heard at [`T0`] is offline.
 const OFFLINE: f64 = T0 + 2.0 * INTERVAL_S;
@@ -65,11 +65,12 @@ fn a_node_that_left_with_half_a_reply_given() {
     let instruction = scene.send("i(model)", 11, T0);
     scene.pull(11, T0);
     scene.push_reply(11, reply(11, "r(update)", instruction, T0), T0);
-    assert_eq!(scene.arrive(id("update"), vec![]), Arrival::Stored);
+    assert_eq!(scene.arrive_from(node_scope(11), id("update"), vec![]), Arrival::Stored);
     let collected = scene.collect(&[instruction], OFFLINE);
     assert_eq!(collected[0].envelope.error.as_ref().unwrap().code, 5);
     assert_eq!(scene.objects(), 3, "the instruction and the error; nothing of the half reply");
-    assert_eq!(scene.arrive(id("r"), vec![id("update")]), Arrival::Unannounced, "the other half comes too late");
+    let late = scene.arrive_from(node_scope(11), id("r"), vec![id("update")]);
+    assert_eq!(late, Arrival::Unannounced, "the other half comes too late");
     scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", OFFLINE));
     assert_eq!(scene.pull(11, OFFLINE), None, "what is answered is not handed out");
     let before = scene.dump();
@@ -120,7 +121,7 @@ fn a_node_does_not_get_what_has_expired() {
     let new = scene.send("new(model)", 11, T0 + 1.0);
     assert_eq!(scene.pull(11, T0 + TTL_S), Some(new), "the next one, though the old one was never swept");
     assert_eq!(scene.state_of(old), None);
-    assert_eq!(scene.see(|read| read.object(id("old"))), None);
+    assert_eq!(scene.see(|read| read.object(APP, id("old"))), None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use trellis_core::run::{Outcome, ServerApp};
 use trellis_core::upkeep::{is_due, recover, tick};
 use trellis_core::{app, control, fleet};
 
-use super::scene::{HASH, INTERVAL_S, RUN, Scene, T0, encode, instructions, key, reply};
+use super::scene::{HASH, INTERVAL_S, RUN, Scene, T0, encode, instructions, key, node_scope, reply};
 
 /// Just before, long before the epoch, the epoch, far in the future, and the same again.
 const JUMPS: [f64; 7] = [T0, T0 - 1e-6, T0 - 1e5, 0.0, -1e12, T0 + 1e12, T0 + 1.0];
@@ -43,7 +43,7 @@ fn round(scene: &Scene, jump_at: usize, then: f64) -> usize {
     let _ = scene.act(move |tx| fleet::confirm(tx, node, RUN, id("i")));
     let at = now();
     let _ = scene.act(move |tx| fleet::push_reply(tx, node, &reply(11, "r", id("i"), T0), at));
-    scene.arrive(id("r"), vec![]);
+    scene.arrive_from(node_scope(11), id("r"), vec![]);
     let at = now();
     let _ = trellis_core::conformance::ask(&scene.store, |read| app::collect_replies(read, RUN, &[id("i")], at));
     let _ = scene.act(move |tx| app::answer_missing(tx, RUN, &[id("i")], at, &encode));

@@ -9,7 +9,7 @@ use trellis_core::run::{Outcome, ServerApp};
 use trellis_core::{app, control, fleet};
 use trellis_store_sqlite::{Commit, SqliteStore, StateDirectory};
 
-use super::scene::{INTERVAL_S, RUN, Scene, Step, T0, instructions, reply};
+use super::scene::{APP, INTERVAL_S, RUN, Scene, Step, T0, instructions, node_scope, reply};
 
 /// A run with a message in every state that there is.
 fn in_the_middle_of_everything() -> Scene {
@@ -24,7 +24,7 @@ fn in_the_middle_of_everything() -> Scene {
     let answering = scene.send("answering(model(a b))", 15, T0);
     scene.pull(15, T0);
     scene.push_reply(15, reply(15, "half(b x y)", answering, T0), T0);
-    assert_eq!(scene.arrive(id("x"), vec![]), Arrival::Stored);
+    assert_eq!(scene.arrive_from(node_scope(15), id("x"), vec![]), Arrival::Stored);
     let answered = scene.send("answered(model(a b))", 16, T0);
     scene.pull(16, T0);
     scene.answer(16, "whole(b z)", answered, T0);
@@ -45,7 +45,8 @@ fn however_it_ends_nothing_is_left() {
         let scene = in_the_middle_of_everything();
         scene.ok(end);
         scene.nothing_left(RUN);
-        assert_eq!(scene.arrive(id("y"), vec![]), Arrival::Unannounced, "what comes now is not wanted");
+        let late = scene.arrive_from(node_scope(15), id("y"), vec![]);
+        assert_eq!(late, Arrival::Unannounced, "what comes now is not wanted");
         assert_eq!(scene.objects(), 0);
         for node in 11..=16 {
             assert_eq!(scene.pull(node, T0), None);
@@ -60,7 +61,7 @@ fn large_objects_take_their_files_with_them() {
     let mut spool = scene.store.vault().spool().unwrap();
     spool.write(b"as if it were large").unwrap();
     let content = Content::File { bytes: spool.bytes(), name: scene.store.vault().place(spool, id("large")).unwrap() };
-    assert_eq!(scene.ok(move |tx| arrive(tx, id("large"), &content, &[])), Arrival::Stored);
+    assert_eq!(scene.ok(move |tx| arrive(tx, APP, id("large"), &content, &[])), Arrival::Stored);
     scene.upload("i1(large)", &pushed.missing[1..]);
     scene.upload("i2(large)", &pushed.missing[1..]);
     let finish = |node, label: &str, to| {
@@ -101,10 +102,10 @@ fn everybody_who_waits_is_told() {
     });
     let announced = act(|tx| app::push_messages(tx, RUN, &instructions(&[("i", 11)], T0), T0).map(drop));
     assert_eq!(announced, [], "its object is not here yet");
-    let complete = act(|tx| arrive(tx, id("i"), &Content::Inline(Bytes::new()), &[]).map(drop));
+    let complete = act(|tx| arrive(tx, APP, id("i"), &Content::Inline(Bytes::new()), &[]).map(drop));
     assert_eq!(complete, [Topic::Node(NodeId(11))]);
     act(|tx| fleet::push_reply(tx, NodeId(11), &reply(11, "r", id("i"), T0), T0).map(drop));
-    let replied = act(|tx| arrive(tx, id("r"), &Content::Inline(Bytes::new()), &[]).map(drop));
+    let replied = act(|tx| arrive(tx, node_scope(11), id("r"), &Content::Inline(Bytes::new()), &[]).map(drop));
     assert_eq!(replied, [Topic::Replies(RUN)]);
     let mut over = act(|tx| app::finish(tx, RUN, Outcome::Completed, "", T0));
     over.sort_unstable();

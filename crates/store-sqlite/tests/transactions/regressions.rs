@@ -8,7 +8,7 @@ use trellis_core::refusal::Kind;
 use trellis_core::run::ServerApp;
 use trellis_core::{app, control};
 
-use super::scene::{INTERVAL_S, RUN, Scene, T0, encode, instructions, reply};
+use super::scene::{APP, INTERVAL_S, RUN, Scene, T0, encode, instructions, reply};
 
 #[test]
 fn a_tree_cannot_be_made_too_deep_by_building_on_what_is_here() {
@@ -64,10 +64,10 @@ fn a_late_retry_of_an_instruction_that_was_given_up_does_not_go_out() {
 fn a_child_that_is_also_a_grandchild_counts_twice() {
     let scene = Scene::running(&[11, 12]);
     let first = scene.send("i1(a b(a))", 11, T0);
-    assert_eq!(scene.see(|read| read.object(id("a"))).unwrap().references, 2);
+    assert_eq!(scene.see(|read| read.object(APP, id("a"))).unwrap().references, 2);
     scene.send("i2(b(a))", 12, T0);
     scene.answer(11, "r", first, T0);
-    assert!(scene.see(|read| read.object(id("a"))).is_some(), "i2 needs it still");
+    assert!(scene.see(|read| read.object(APP, id("a"))).is_some(), "i2 needs it still");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use trellis_core::refusal::Kind;
 use trellis_core::run::ServerApp;
 use trellis_core::{app, control};
 
-use super::scene::{INTERVAL_S, RUN, Scene, T0, TTL_S, key, reply, tree};
+use super::scene::{APP, INTERVAL_S, RUN, Scene, T0, TTL_S, key, node_scope, reply, tree};
 
 /// A node that is at work on an instruction.
 fn at_work() -> (Scene, MessageId) {
@@ -43,7 +43,7 @@ fn a_restarted_node_gets_what_it_confirmed_again() {
     assert_eq!(scene.state_of(instruction), Some(State::Ready));
     let (again, whole) = scene.ok(|tx| fleet::pull(tx, NodeId(11), T0 + 2.0)).unwrap();
     assert_eq!((again.envelope.id, whole), (instruction, tree("i(model(a))")));
-    assert!(scene.see(|read| read.object(id("i"))).unwrap().is_complete(), "with all its objects");
+    assert!(scene.see(|read| read.object(APP, id("i"))).unwrap().is_complete(), "with all its objects");
     scene.confirm(11, instruction);
     let reply = scene.answer(11, "r(update)", instruction, T0 + 3.0);
     assert_eq!(scene.collect(&[instruction], T0 + 3.0)[0].envelope.id, reply);
@@ -58,14 +58,20 @@ fn a_restarted_node_loses_its_incomplete_reply_and_only_that() {
     let taken = scene.push_reply(11, reply(11, "r(update(x y))", instruction, T0 + 1.0), T0 + 1.0);
     assert_eq!(taken, announced(&["x", "y", "update", "r"]));
     scene.push_reply(12, reply(12, "other(update(x y))", other, T0 + 1.0), T0 + 1.0);
-    assert_eq!(scene.arrive(id("x"), vec![]), Arrival::Stored);
+    for node in [11, 12] {
+        scene.arrive_from(node_scope(node), id("x"), vec![]);
+    }
 
     scene.ok(|tx| fleet::activate(tx, &key(11), INTERVAL_S, "grpc", T0 + 2.0));
     assert_eq!(scene.see(|read| read.reply(id("r"))), None);
-    assert_eq!(scene.see(|read| read.object(id("r"))), None);
-    assert!(scene.see(|read| read.object(id("x"))).unwrap().here, "the other node's reply has it too");
+    for gone in ["r", "x"] {
+        assert_eq!(scene.see(|read| read.object(node_scope(11), id(gone))), None);
+    }
+    assert!(scene.see(|read| read.object(node_scope(12), id("x"))).unwrap().here, "the other node's reply has it too");
+    assert!(scene.see(|read| read.has_content(id("x"))));
     assert_eq!(scene.state_of(other), Some(State::Answering), "the other node did not restart");
-    assert_eq!(scene.arrive(id("r"), vec![id("update")]), Arrival::Unannounced, "a straggler of the old process");
+    let late = scene.arrive_from(node_scope(11), id("r"), vec![id("update")]);
+    assert_eq!(late, Arrival::Unannounced, "a straggler of the old process");
     assert_eq!(scene.pull(11, T0 + 2.0), Some(instruction));
 }
 
@@ -102,13 +108,13 @@ fn the_reply_that_was_taken_may_be_sent_again() {
 fn an_incomplete_reply_gives_way_to_the_next_one() {
     let (scene, instruction) = at_work();
     scene.push_reply(11, reply(11, "r1(shared only1)", instruction, T0 + 1.0), T0 + 1.0);
-    assert_eq!(scene.arrive(id("shared"), vec![]), Arrival::Stored);
+    assert_eq!(scene.arrive_from(node_scope(11), id("shared"), vec![]), Arrival::Stored);
     let taken = scene.push_reply(11, reply(11, "r2(shared only2)", instruction, T0 + 2.0), T0 + 2.0);
     assert_eq!(taken, announced(&["shared", "only2", "r2"]), "the first reply's objects went with it");
     assert_eq!(scene.see(|read| read.reply(id("r1"))), None);
-    assert_eq!(scene.see(|read| read.object(id("only1"))), None);
+    assert_eq!(scene.see(|read| read.object(node_scope(11), id("only1"))), None);
     assert_eq!(scene.waiting(&[instruction], T0 + 2.0), 1);
-    scene.upload("r2(shared only2)", &["shared", "only2", "r2"].map(id));
+    scene.upload_from(node_scope(11), "r2(shared only2)", &["shared", "only2", "r2"].map(id));
     let replies = scene.collect(&[instruction], T0 + 3.0);
     assert_eq!(replies.iter().map(|reply| reply.envelope.id).collect::<Vec<_>>(), [id("r2")]);
 }

@@ -4,11 +4,11 @@ use trellis_core::conformance::id;
 use trellis_core::fleet::{self, Taken};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::message::State;
-use trellis_core::object::{self, Arrival};
+use trellis_core::object::{self, Arrival, Scope};
 use trellis_core::run::{self, Outcome, ServerApp};
 use trellis_core::{app, control};
 
-use super::scene::{HASH, INTERVAL_S, RUN, Scene, T0, instructions, key, objects, reply, tree};
+use super::scene::{APP, HASH, INTERVAL_S, RUN, Scene, T0, instructions, key, node_scope, objects, reply, tree};
 
 /// Both instructions carry the same model.
 const FIRST: &str = "i1(model(a b))";
@@ -81,10 +81,10 @@ fn work(scene: &Scene, n: u64, message: &'static str, model: &str) {
     let missing = vec![id(&format!("update{n}")), id(&format!("r{n}"))];
     assert_eq!(taken, Taken::Announced { missing: missing.clone() }, "b is here: it came with the model");
     assert_eq!(scene.waiting(&[id(message)], T0 + 2.0), 1);
-    scene.upload(&written, &missing);
+    scene.upload_from(node_scope(n), &written, &missing);
     assert_eq!(scene.waiting(&[id(message)], T0 + 2.0), 0);
     assert_eq!(scene.state_of(id(message)), Some(State::Answered));
-    let children = scene.see(|read| read.children(id(message)));
+    let children = scene.see(|read| read.children(APP, id(message)));
     assert_eq!(scene.arrive(id(message), children), Arrival::Known, "a push whose answer was lost may come again");
 }
 
@@ -96,7 +96,7 @@ fn collect_and_confirm(scene: &Scene) {
     assert_eq!(trees, ["r11(update11(b))", "r12(update12(b))"].map(tree));
     assert!(replies.iter().all(|(reply, _)| reply.ready && reply.envelope.error.is_none()));
     assert_eq!(replies.iter().map(|(reply, _)| reply.reply_to).collect::<Vec<_>>(), asked);
-    for (reply, left) in replies.into_iter().zip([6, 0]) {
+    for (reply, left) in replies.into_iter().zip([7, 0]) {
         scene.twice(move |tx| app::confirm_reply(tx, RUN, reply.0.envelope.id));
         assert_eq!(scene.objects(), left, "what belongs to one goes with it, unless the other one has it too");
     }
@@ -164,12 +164,16 @@ fn runs_do_not_see_each_other() {
     messages[0].0.run = other;
     scene.send(FIRST, 11, T0);
     let pushed = scene.ok(move |tx| app::push_messages(tx, other, &messages, T0));
-    assert_eq!(pushed.missing, [id("other")], "objects are shared");
-    scene.upload("other(model(a b))", &pushed.missing);
+    assert_eq!(pushed.missing, ["a", "b", "model", "other"].map(id), "what another run has is no business of this one");
+    let scope = Scope::of_app(other);
+    for (object, children) in objects(&tree("other(model(a b))")) {
+        let arrival = scene.arrive_from(scope, object, children);
+        assert_eq!(arrival == Arrival::Known, object != id("other"), "content is kept once");
+    }
     scene.ok(|tx| control::stop_run(tx, RUN, T0));
     assert_eq!(scene.pull(11, T0), Some(id("other")), "the other run goes on");
-    assert_eq!(scene.see(|read| object::tree(read, id("other"))), tree("other(model(a b))"));
-    assert!(scene.see(|read| read.object(id("other"))).unwrap().is_complete());
+    assert_eq!(scene.see(|read| object::tree(read, scope, id("other"))), tree("other(model(a b))"));
+    assert!(scene.see(|read| read.object(scope, id("other"))).unwrap().is_complete());
     scene.ok(move |tx| control::stop_run(tx, other, T0));
     scene.nothing_left(other);
 }

@@ -13,7 +13,7 @@ use trellis_core::conformance::{ask, change, id};
 use trellis_core::fleet::NewReply;
 use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
 use trellis_core::message::{Envelope, Reply, State};
-use trellis_core::object::{Arrival, Content, Tree, arrive};
+use trellis_core::object::{Arrival, Content, Scope, Tree, arrive};
 use trellis_core::port::{Fab, Read, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{NewRun, ServerApp};
@@ -27,6 +27,8 @@ pub(crate) const INTERVAL_S: f64 = 30.0;
 /// How long instructions live, unless a scene says otherwise.
 pub(crate) const TTL_S: f64 = 1000.0;
 pub(crate) const RUN: RunId = RunId(u64::MAX - 7);
+/// What the ServerApp of [`RUN`] sends.
+pub(crate) const APP: Scope = Scope { run: RUN, sender: NodeId::SUPERLINK };
 /// The secret's hash of the token that [`Scene::running`] uses.
 pub(crate) const HASH: [u8; 32] = [7; 32];
 
@@ -184,16 +186,25 @@ impl Scene {
 
     /// Brings the content of those objects of the tree that are asked for, children first.
     pub(crate) fn upload(&self, written: &str, missing: &[ObjectId]) {
+        self.upload_from(APP, written, missing);
+    }
+
+    pub(crate) fn upload_from(&self, scope: Scope, written: &str, missing: &[ObjectId]) {
         for (object, children) in objects(&tree(written)) {
             if missing.contains(&object) {
-                assert_eq!(self.arrive(object, children), Arrival::Stored);
+                assert_ne!(self.arrive_from(scope, object, children), Arrival::Unannounced);
             }
         }
     }
 
+    /// The ServerApp pushes an object.
     pub(crate) fn arrive(&self, object: ObjectId, children: Vec<ObjectId>) -> Arrival {
+        self.arrive_from(APP, object, children)
+    }
+
+    pub(crate) fn arrive_from(&self, scope: Scope, object: ObjectId, children: Vec<ObjectId>) -> Arrival {
         let content = Content::Inline(Bytes::copy_from_slice(object.as_bytes()));
-        self.ok(move |tx| arrive(tx, object, &content, &children))
+        self.ok(move |tx| arrive(tx, scope, object, &content, &children))
     }
 
     pub(crate) fn pull(&self, node: u64, now: f64) -> Option<MessageId> {
@@ -217,7 +228,7 @@ impl Scene {
         let reply = reply(node, written, to, now);
         let id = reply.envelope.id;
         match self.push_reply(node, reply, now) {
-            fleet::Taken::Announced { missing } => self.upload(written, &missing),
+            fleet::Taken::Announced { missing } => self.upload_from(node_scope(node), written, &missing),
             fleet::Taken::Ignored(why) => panic!("ignored: {why}"),
         }
         id
@@ -278,6 +289,11 @@ impl Scene {
         }
         files
     }
+}
+
+/// What a node sends in [`RUN`].
+pub(crate) fn node_scope(node: u64) -> Scope {
+    Scope { run: RUN, sender: NodeId(node) }
 }
 
 pub(crate) fn key(n: u64) -> Vec<u8> {
