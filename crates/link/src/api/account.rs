@@ -67,6 +67,22 @@ pub fn authenticate(link: &Link, token: &str, permission: Permission) -> Result<
     Ok(account.into())
 }
 
+/// The right of a call that lasts. A token that expires meanwhile stays good for it; a token that is revoked does not, nor
+/// does an account that is disabled or loses the permission.
+pub struct LastingRight {
+    /// `None`: accounts are off.
+    pub shown: Option<(String, Permission)>,
+    pub since: Seconds,
+}
+
+impl LastingRight {
+    pub fn check(&self, link: &Link) -> Result<(), Refusal> {
+        let Some((token, permission)) = &self.shown else { return Ok(()) };
+        let hash = sha256(token.as_bytes());
+        link.read(|view| access::authenticate(view, &hash, self.since))?.needs(*permission)
+    }
+}
+
 /// Gives a new pair of tokens for a refresh token.
 pub async fn renew(link: &Link, refresh_token: &str) -> Result<Tokens, Refusal> {
     let (tokens, pair) = new_pair();

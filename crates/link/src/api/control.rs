@@ -16,7 +16,7 @@ use trellis_store_sqlite::crash;
 use trellis_wire::fab::{Config, RUN_MARK};
 use trellis_wire::proto::*;
 
-use super::account::Who;
+use super::account::{LastingRight, Who};
 use super::{hex, random_id, sha256};
 use crate::convert;
 use crate::defaults::{self, Completed};
@@ -33,7 +33,7 @@ const KEY_NOT_VALID: &str = "The provided public key is not valid";
 
 /// Log text in one answer.
 const LOG_BYTES: usize = 1 << 20;
-/// A log stream looks by itself this often.
+/// A log stream checks this often, without being woken, whether there is more and whether its reader may still read.
 const LOG_GLANCE: Duration = Duration::from_secs(5);
 /// A log stream is ended after this; official clients ask again after a minute.
 const LOG_HOLD: Duration = Duration::from_secs(3600);
@@ -141,9 +141,10 @@ pub fn log_exists(link: &Link, request: &StreamLogsRequest) -> Result<(), Refusa
     link.read(|view| view.run(RunId(request.run_id))?.map(drop).ok_or_else(run_not_found))
 }
 
-/// Sends the log as it grows, until the run is finished and everything was sent.
+/// Sends the log as it grows, until the run is finished and everything was sent, or the reader's right is gone.
 pub async fn stream_logs(
     link: &Link,
+    right: &LastingRight,
     request: StreamLogsRequest,
     send: &mpsc::Sender<Result<Bytes, Refusal>>,
 ) -> Result<(), Refusal> {
@@ -154,6 +155,7 @@ pub async fn stream_logs(
         let found = link
             .room
             .wait(Topic::Log(run), LOG_HOLD, LOG_GLANCE, || {
+                right.check(link)?;
                 link.read(|view| {
                     let finished = view.run(run)?.ok_or_else(run_not_found)?.state().is_finished();
                     let log = view.log_after(run, after, LOG_BYTES)?;

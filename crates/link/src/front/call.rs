@@ -12,7 +12,7 @@ use trellis_front::{Line, MessageReader, Transport};
 
 use super::Port;
 use super::rpc::{Access, Rpc};
-use crate::api::account::{self, Tokens, Who};
+use crate::api::account::{self, LastingRight, Tokens, Who};
 use crate::api::fleet::Caller as NodeCaller;
 use crate::api::sha256;
 use crate::api::trellis::fingerprint;
@@ -97,8 +97,7 @@ impl Call {
         if !self.link.accounts {
             return Ok(Who::nobody());
         }
-        let bearer = self.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-        let Some(token) = bearer.or_else(|| self.header(ACCESS_TOKEN)) else {
+        let Some(token) = self.shown_token() else {
             let text = "This SuperLink asks who calls: run `flwr login`, or send the token of an account.";
             return Err(Refusal::new(Kind::Unauthenticated, text));
         };
@@ -113,6 +112,23 @@ impl Call {
             }
             decided => decided,
         }
+    }
+
+    fn shown_token(&self) -> Option<&str> {
+        let bearer = self.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        bearer.or_else(|| self.header(ACCESS_TOKEN))
+    }
+
+    /// What a call that lasts is checked by again, after [`Call::account`] has let it in.
+    pub fn lasting_right(&self) -> LastingRight {
+        let token = self.renewed.get().map(|tokens| tokens.access.as_str()).or_else(|| self.shown_token());
+        let shown = match self.rpc.access {
+            Access::Account(permission) if self.link.accounts => {
+                Some((token.unwrap_or_default().to_owned(), permission))
+            }
+            _ => None,
+        };
+        LastingRight { shown, since: self.link.now() }
     }
 
     /// Where users approve a login: on the HTTP API, under the name by which they reached us.

@@ -385,12 +385,13 @@ fn watch(mut call: Call) -> Handling {
 fn stream_logs(mut call: Call) -> Handling {
     Box::pin(async move {
         call.account().await?;
+        let (link, right) = (call.link.clone(), call.lasting_right());
         let request = call.read().await?;
-        control::log_exists(&call.link, &request)?;
+        control::log_exists(&link, &request)?;
         let (send, receive) = mpsc::channel(LOG_BACKLOG);
         tokio::spawn(async move {
             let streamed = tokio::select! {
-                streamed = control::stream_logs(&call.link, request, &send) => streamed,
+                streamed = control::stream_logs(&link, &right, request, &send) => streamed,
                 () = send.closed() => Ok(()),
             };
             if let Err(refusal) = streamed {

@@ -11,5 +11,6 @@ mod revocation;
 mod round;
 mod scopes;
 mod security;
+mod streams;
 mod tasks;
 mod watch;
