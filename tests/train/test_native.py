@@ -1,5 +1,6 @@
 """Native runs with unmodified official nodes: the weights are those of Flower's own ServerApp, and `flwr` sees any run."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,13 @@ OLDEST, NEWEST = "1.25", "1.42"
 pytestmark = pytest.mark.trellis_only
 
 
-def trained(fed: Federation, app: Path, *flags: str) -> TrellisRun:
-    return TrellisRun(fed.workspace, app, "--rounds", str(ROUNDS), *flags, superlink=fed.superlink)
+def trained(fed: Federation, app: Path, first_model: Path, *flags: str) -> TrellisRun:
+    """Train from a model that lies with the SuperLink's own: a run may name no other file there."""
+    models = fed.superlink.state_dir / "models"
+    models.mkdir(exist_ok=True)
+    shutil.copy(first_model, models)
+    flags = ("--rounds", str(ROUNDS), "--initial-model", first_model.name, *flags)
+    return TrellisRun(fed.workspace, app, *flags, superlink=fed.superlink)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +31,7 @@ def trained(fed: Federation, app: Path, *flags: str) -> TrellisRun:
 def test_the_weights_are_those_of_flowers_serverapp(federation, numpy_app, first_model, digest, reference, fleet):
     fed = federation(fleet=fleet).start()
 
-    ended = trained(fed, numpy_app, "--initial-model", str(first_model)).wait_ended()
+    ended = trained(fed, numpy_app, first_model).wait_ended()
 
     assert ended["status"] == "completed"
     assert digest(saved_arrays(Path(ended["model"]))) == reference(rounds=ROUNDS)
@@ -37,7 +43,7 @@ def test_the_weights_are_those_of_flowers_serverapp(federation, numpy_app, first
 def test_flwr_sees_it_as_any_run(federation, numpy_app, first_model, version):
     fed = federation(fleet=(version,), cli=version).start()
 
-    training = trained(fed, numpy_app, "--initial-model", str(first_model))
+    training = trained(fed, numpy_app, first_model)
     run_id = training.wait_started()
     reports = training.wait_ended() and training.events("report")
 
@@ -52,7 +58,7 @@ def test_flwr_stop_ends_it(federation, numpy_app, first_model, version, tmp_path
     gate = tmp_path / "gate"
 
     held = ("--set", f"gate-path={gate}", "--set", "gate-partition=-1")
-    training = trained(fed, numpy_app, "--initial-model", str(first_model), *held)
+    training = trained(fed, numpy_app, first_model, *held)
     run_id = training.wait_started()
     wait_for("a client to hold its instruction", Path(f"{gate}.started").exists, 60)
     fed.cli.stop(run_id)
@@ -68,7 +74,7 @@ def test_it_outlives_the_superlink(federation, numpy_app, first_model, digest, r
     gate = tmp_path / "gate"
 
     held = ("--set", f"gate-path={gate}", "--set", "gate-partition=-1")
-    training = trained(fed, numpy_app, "--initial-model", str(first_model), *held)
+    training = trained(fed, numpy_app, first_model, *held)
     training.wait_started()
     wait_for("a client to hold its instruction", Path(f"{gate}.started").exists, 60)
     fed.superlink.kill()
@@ -98,7 +104,7 @@ def test_ctrl_c_stops_the_run(federation, numpy_app, first_model, tmp_path):
     gate = tmp_path / "gate"
 
     held = ("--set", f"gate-path={gate}", "--set", "gate-partition=-1")
-    training = trained(fed, numpy_app, "--initial-model", str(first_model), *held)
+    training = trained(fed, numpy_app, first_model, *held)
     run_id = training.wait_started()
     wait_for("a client to hold its instruction", Path(f"{gate}.started").exists, 60)
     training.interrupt()

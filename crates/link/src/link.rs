@@ -48,6 +48,8 @@ pub struct Link {
     pub superexec_secret: Option<SuperexecSecret>,
     /// What runs begin with.
     pub run_defaults: fab::Config,
+    /// Native runs are trained on this machine: their settings name files here.
+    pub trains: bool,
     said: Mutex<HashSet<String>>,
     /// Which refusals the audit log has.
     pub refused: RefusalLog,
@@ -61,6 +63,7 @@ pub struct Settings {
     pub tls: Option<TlsSettings>,
     pub superexec_secret: Option<SuperexecSecret>,
     pub run_defaults: fab::Config,
+    pub trains: bool,
     pub ended: Arc<Mutex<Vec<RunId>>>,
     pub changes: Arc<Changes>,
 }
@@ -88,6 +91,7 @@ impl Link {
             tls: settings.tls,
             superexec_secret: settings.superexec_secret,
             run_defaults: settings.run_defaults,
+            trains: settings.trains,
             said: Mutex::default(),
             refused: RefusalLog::default(),
         }

@@ -141,6 +141,7 @@ impl SuperLink {
             tls,
             superexec_secret: secret,
             run_defaults: config.run_defaults.clone(),
+            trains: config.native_app.is_some(),
             ended,
             changes,
         };

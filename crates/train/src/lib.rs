@@ -19,6 +19,7 @@ mod error;
 mod exchange;
 mod first;
 mod logbook;
+mod paths;
 mod privacy;
 mod progress;
 mod receive;

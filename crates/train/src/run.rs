@@ -9,6 +9,7 @@ use trellis_wire::fab;
 
 use crate::error::TrainError;
 use crate::logbook::Logbook;
+use crate::paths;
 use crate::settings;
 use crate::training::{Ended, RunFacts, Training};
 
@@ -28,6 +29,8 @@ pub struct Options {
     pub defaults: fab::Config,
     /// The lines of the log go to the standard error too.
     pub echo: bool,
+    /// The run is this user's own: its settings may name any path. Else only what is below `models_dir`.
+    pub any_path: bool,
 }
 
 /// How a run ended.
@@ -90,6 +93,9 @@ async fn train(app: &App, options: Options, input: TaskInput, book: &Logbook) ->
     let added = settings::complete(&mut run_config, &options.defaults);
     if !added.is_empty() {
         book.info(format!("defaults of this SuperLink: {}", added.join(", ")));
+    }
+    if !options.any_path {
+        paths::check(&run_config, &options.defaults, &options.models_dir).map_err(TrainError::Settings)?;
     }
     let facts = RunFacts {
         run_id: input.run.run_id,

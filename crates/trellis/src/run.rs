@@ -236,6 +236,7 @@ async fn here(args: &RunArgs, nodes: usize, plan: Submission) -> Result<ExitCode
         spool_dir: federation.directory.join("spool"),
         defaults: Default::default(),
         echo: false,
+        any_path: true,
     };
     let online = federation.online();
     let training = in_this_process(args, &superlink, target, place, plan, online, &mut signals);

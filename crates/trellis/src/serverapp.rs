@@ -90,6 +90,7 @@ async fn train(assignment: Assignment) -> ExitCode {
         models_dir: assignment.models,
         defaults: assignment.defaults,
         echo: true,
+        any_path: false,
     };
     tokio::select! {
         outcome = trellis_train::run(app, options) => exit_code(outcome),

@@ -78,7 +78,7 @@ fn every_mistake_is_told_at_once_and_nothing_is_sent() {
 #[test]
 fn flags_of_the_other_place_are_refused() {
     let home = home();
-    let elsewhere = ["--superlink", "127.0.0.1:1", "--nodes", "3", "--models", "m", "--initial-model", "first.npz"];
+    let elsewhere = ["--superlink", "127.0.0.1:1", "--nodes", "3", "--models", "m", "--initial-model", "/first.npz"];
     let output = run(&home, &elsewhere);
     let told = text(&output.stderr);
     for part in ["--nodes is for a federation in this process", "--models is for", "read where the SuperLink is"] {

@@ -7,6 +7,7 @@ mod app;
 mod archive;
 mod config;
 mod contents;
+mod paths;
 mod pattern;
 mod text;
 
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 pub use app::{App, Bundle, MAX_BUNDLE_BYTES};
 pub use config::{CONFIG, Config, config};
+pub use paths::{OutsideModels, PATH_SETTINGS, check_path, path_settings};
 
 const PYPROJECT: &str = "pyproject.toml";
 

@@ -1,5 +1,6 @@
 //! Control: the calls of the `flwr` command line.
 
+use std::path::{Component, Path};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use trellis_core::port::{Fab, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{NewRun, Run, ServerApp};
 use trellis_store_sqlite::crash;
-use trellis_wire::fab::{Config, RUN_MARK};
+use trellis_wire::fab::{Config, RUN_MARK, check_path, path_settings};
 use trellis_wire::proto::*;
 
 use super::account::{LastingRight, Who};
@@ -62,6 +63,10 @@ pub async fn start_run(
         return Err(Refusal::new(Kind::Precondition, text));
     }
     let (metadata, server_app) = fab::metadata(&content)?;
+    if server_app == ServerApp::Native && link.trains {
+        check_paths(link, who, &fab::config(&content)?)?;
+        check_paths(link, who, &request.override_config)?;
+    }
     let config = completed(link, &content, request.override_config)?;
     let (told, mark) = (config.told(), config.config.get(RUN_MARK).cloned());
     let (id, now) = (RunId(random_id()), link.now());
@@ -106,6 +111,27 @@ fn run_started(id: RunId, client: &Client) -> StartRunResponse {
         series_id: Some(id.0),
         federation: dialect::federation_name(client).to_owned(),
     }
+}
+
+/// Checks the paths in the settings of a native run that is trained on this machine. Those of other accounts' runs are theirs.
+fn check_paths(link: &Link, who: &Who, config: &Config) -> Result<(), Refusal> {
+    for (setting, path) in path_settings(config) {
+        check_path(setting, path).map_err(|outside| Refusal::new(Kind::Invalid, outside.to_string()))?;
+        let Some(run) = run_of_path(path) else { continue };
+        if let Some(run) = link.read(|view| view.run(run))? {
+            who.check_owner(&run.account)?;
+        }
+    }
+    Ok(())
+}
+
+/// The run in whose directory of models a path is: `RUN/...`, or `RUN@ROUND`.
+fn run_of_path(path: &str) -> Option<RunId> {
+    let mut names = Path::new(path).components().filter_map(|component| match component {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    names.next()?.split('@').next()?.parse().ok().map(RunId)
 }
 
 /// The run that this account started with the same mark: whoever asks again did not hear the answer.

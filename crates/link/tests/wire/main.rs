@@ -6,6 +6,7 @@ mod first_account;
 mod http;
 mod marks;
 mod native;
+mod paths;
 mod peer;
 mod revocation;
 mod round;

@@ -1,8 +1,8 @@
 //! A submission that is being filled in: each value finds its key, its type and its place.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 
+use trellis_wire::fab::{PATH_SETTINGS, check_path};
 use trellis_wire::proto;
 
 use super::source::{NATIVE, Source, names};
@@ -13,8 +13,8 @@ use crate::settings::{Problem, Setting, Settings, find};
 /// Settings of built-in apps that name files: only a node itself may.
 const DATASET: &str = "dataset";
 const BUNDLED_DATASET: &str = "digits";
-/// Settings that name files of the machine on which the ServerApp is.
-const PATHS: &[&str] = &["initial-model", "checkpoint-path"];
+/// Settings that name a file or directory on the machine of the ServerApp. (`resume` may be the id of a run.)
+const FILES: &[&str] = &["initial-model", "checkpoint-path"];
 
 pub(super) struct Draft {
     source: Source,
@@ -110,8 +110,11 @@ impl Draft {
     ) -> Result<proto::Scalar, Wrong> {
         let wrong = || (format!("{text:?} cannot be used"), format!("give {}", setting.kind.expected()));
         let value = setting.kind.parse(text).ok_or_else(wrong)?;
+        if matches!(self.place, Place::There { .. }) && PATH_SETTINGS.contains(&setting.name) {
+            check_path(setting.name, text).map_err(|_| outside_models(text))?;
+        }
         match default {
-            _ if PATHS.contains(&setting.name) => whole_path(text, self.place).map(|path| value::text(&path)),
+            _ if FILES.contains(&setting.name) => whole_path(text, self.place).map(|path| value::text(&path)),
             Some(default) => value::like(default, text).or_else(|_| Ok(value.to_scalar())),
             None => Ok(value.to_scalar()),
         }
@@ -174,14 +177,15 @@ impl Draft {
     }
 }
 
-/// A path is read where the ServerApp is: in this process it is made whole, for another machine it must be.
+fn outside_models(text: &str) -> Wrong {
+    let what = format!("{text:?} is read where the SuperLink is, and there only below its directory of models");
+    (what, "give a path relative to that directory, without \"..\"".to_owned())
+}
+
+/// A path is read where the ServerApp is: in this process it is made whole, on a SuperLink it is relative to the models there.
 fn whole_path(text: &str, place: Place) -> Result<String, Wrong> {
-    if text.is_empty() || Path::new(text).is_absolute() {
+    if text.is_empty() || matches!(place, Place::There { .. }) {
         return Ok(text.to_owned());
-    }
-    if let Place::There { .. } = place {
-        let what = format!("{text:?} is a path of this machine, and is read where the SuperLink is");
-        return Err((what, "give an absolute path on the SuperLink's machine".to_owned()));
     }
     match std::path::absolute(text) {
         Ok(path) => Ok(path.display().to_string()),

@@ -68,7 +68,7 @@ fn a_server_app_in_python_gets_the_keys_that_its_app_has() {
 
 #[test]
 fn everything_wrong_is_told_at_once() {
-    let given = [("rounds", "many"), ("hiden", "8"), ("dataset", "csv:x"), ("initial-model", "first.npz")];
+    let given = [("rounds", "many"), ("hiden", "8"), ("dataset", "csv:x"), ("initial-model", "/first.npz")];
     let wrong = prepare(request(Source::built_in("mlp").unwrap(), &given, &[("dp", "perhaps")], None)).unwrap_err();
     let places: Vec<&str> = wrong.iter().map(|problem| problem.place.as_str()).collect();
     assert_eq!(places, ["rounds", "hiden", "initial-model", "training default dp", "dataset"]);

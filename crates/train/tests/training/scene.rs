@@ -127,6 +127,7 @@ impl Scene {
             spool_dir: self.directory.path().join("spool"),
             defaults: Default::default(),
             echo: false,
+            any_path: false,
         }
     }
 

@@ -156,11 +156,26 @@ async fn a_first_model_that_is_not_finite_is_refused_before_any_node_is_asked() 
     let path = scene.options().models_dir.join("first.safetensors");
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, file).unwrap();
-    let (run, running) = scene.begin(&[("initial-model", path.to_str().unwrap())]).await;
+    let (run, running) = scene.begin(&[("initial-model", "first.safetensors")]).await;
     running.await.unwrap().unwrap_err();
     let (status, details) = scene.status(run).await;
     assert_eq!(status, "failed");
     assert!(details.contains("\"w\" has a number that is not finite, at position 1"), "{details}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_submitted_run_neither_reads_nor_writes_outside_the_directory_of_models() {
+    let scene = Scene::start().await;
+    let outside = tempfile::tempdir().unwrap();
+    let path = outside.path().to_str().unwrap();
+    for setting in ["checkpoint-path", "resume", "initial-model"] {
+        let (run, running) = scene.begin(&[(setting, path)]).await;
+        running.await.unwrap().unwrap_err();
+        let (status, details) = scene.status(run).await;
+        assert_eq!(status, "failed");
+        assert!(details.contains(setting) && details.contains("not below the directory of models"), "{details}");
+    }
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,100 @@
+//! Which files of this machine a run may name: its own user's run any, a run that was submitted to a SuperLink only those below
+//! the directory of models.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use trellis_wire::fab::{self, Config, check_path, path_settings};
+
+use crate::settings::Problem;
+
+/// Checks the paths of a submitted run. Values that come from `defaults` are the operator's own, and may be any.
+pub fn check(config: &Config, defaults: &Config, models_dir: &Path) -> Result<(), Vec<Problem>> {
+    let given = path_settings(config).filter(|(setting, _)| config.get(*setting) != defaults.get(*setting));
+    let problems: Vec<Problem> = given.filter_map(|(setting, path)| outside(setting, path, models_dir)).collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+fn outside(setting: &'static str, path: &str, models_dir: &Path) -> Option<Problem> {
+    let advice = "give a path below the SuperLink's directory of models, relative to it";
+    if let Err(fab::OutsideModels { path, .. }) = check_path(setting, path) {
+        return Some(Problem::new(setting, format!("{path:?} is not below the directory of models"), advice));
+    }
+    // `RUN@ROUND` is a round of the run's directory.
+    let name = path.split_once('@').map_or(path, |(run, _)| run);
+    match is_below(models_dir, &models_dir.join(name)) {
+        Ok(true) => None,
+        Ok(false) => Some(Problem::new(setting, format!("{path:?} leads out of the directory of models"), advice)),
+        Err(error) => Some(Problem::new(setting, format!("{path:?} cannot be checked: {error}"), advice)),
+    }
+}
+
+/// Whether `path`, as far as it exists, is below `directory` once all symbolic links are followed.
+fn is_below(directory: &Path, path: &Path) -> io::Result<bool> {
+    let directory = existing(directory)?;
+    Ok(existing(path)?.starts_with(&directory))
+}
+
+/// The real path of what exists of `path`.
+fn existing(path: &Path) -> io::Result<PathBuf> {
+    for ancestor in path.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
+        match ancestor.canonicalize() {
+            Ok(real) => return Ok(real),
+            // A link to nothing is there, and could be written through.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && ancestor.symlink_metadata().is_err() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Path::new(".").canonicalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use trellis_wire::proto::{Scalar, scalar};
+
+    use super::*;
+
+    fn config(setting: &str, path: &str) -> Config {
+        let value = Scalar { scalar: Some(scalar::Scalar::String(path.to_owned())) };
+        [(setting.to_owned(), value)].into_iter().collect()
+    }
+
+    #[test]
+    fn a_submitted_run_uses_only_what_is_below_the_directory_of_models() {
+        let root = tempfile::tempdir().unwrap();
+        let models = root.path().join("models");
+        std::fs::create_dir_all(models.join("1234/round-000001")).unwrap();
+        std::fs::write(models.join("first.npz"), "").unwrap();
+        std::fs::write(root.path().join("secret.npz"), "").unwrap();
+        symlink("..", models.join("up")).unwrap();
+        symlink("/nowhere/at/all", models.join("dangling")).unwrap();
+        symlink("first.npz", models.join("same")).unwrap();
+        symlink(&models, root.path().join("linked")).unwrap();
+        let secret = root.path().join("secret.npz").display().to_string();
+        for (path, good) in [
+            ("first.npz", true),
+            ("same", true),
+            ("1234", true),
+            ("1234@1", true),
+            ("1234/round-000001", true),
+            ("new/directory", true),
+            (&secret, false),
+            ("../secret.npz", false),
+            ("up/secret.npz", false),
+            ("up@1", false),
+            ("dangling", false),
+            ("dangling/new", false),
+        ] {
+            for setting in fab::PATH_SETTINGS {
+                let config = config(setting, path);
+                for models in [&models, &root.path().join("linked")] {
+                    let checked = check(&config, &Config::default(), models);
+                    assert_eq!(checked.is_ok(), good, "{setting} = {path}: {checked:?}");
+                }
+                assert_eq!(check(&config, &config, &models), Ok(()), "the operator's own default");
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Settings of native runs that name files where the SuperLink trains. Whoever submits a run reaches only what is below the
+//! directory of models there. Pure: symbolic links are checked where the path is used.
+
+use std::path::{Component, Path};
+
+use super::Config;
+use crate::proto::Scalar;
+use crate::proto::scalar::Scalar::String as Text;
+
+/// The settings whose value is a path, or the id of a run.
+pub const PATH_SETTINGS: [&str; 3] = ["checkpoint-path", "resume", "initial-model"];
+
+/// A path that leads out of the directory of models.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{setting} = {path:?}: a run that is submitted to a SuperLink may only use paths below the SuperLink's directory of \
+     models; give one that is relative to it, without \"..\""
+)]
+pub struct OutsideModels {
+    pub setting: &'static str,
+    pub path: String,
+}
+
+/// The values of the path settings in `config`, without empty ones.
+pub fn path_settings(config: &Config) -> impl Iterator<Item = (&'static str, &str)> {
+    PATH_SETTINGS.into_iter().filter_map(|setting| match config.get(setting) {
+        Some(Scalar { scalar: Some(Text(path)) }) if !path.is_empty() => Some((setting, path.as_str())),
+        _ => None,
+    })
+}
+
+/// Checks one path of a submitted run, by its text.
+pub fn check_path(setting: &'static str, path: &str) -> Result<(), OutsideModels> {
+    let stays = |component| matches!(component, Component::Normal(_) | Component::CurDir);
+    if Path::new(path).components().all(stays) && !path.contains('\0') {
+        return Ok(());
+    }
+    Err(OutsideModels { setting, path: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_below_the_directory_of_models_pass() {
+        for good in ["1234", "1234@5", "1234/round-000005", "./first.npz", "mine/first.safetensors", "..first"] {
+            assert_eq!(check_path("resume", good), Ok(()), "{good}");
+        }
+        for bad in ["/etc/passwd", "..", "../x", "a/../../x", "a/..", "a\0b"] {
+            assert!(check_path("resume", bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths_are_texts_that_are_not_empty() {
+        let text = |text: &str| Scalar { scalar: Some(Text(text.to_owned())) };
+        let switch = Scalar { scalar: Some(crate::proto::scalar::Scalar::Bool(true)) };
+        let config =
+            [("resume", switch), ("initial-model", text("a")), ("checkpoint-path", text("")), ("x", text("/"))];
+        let config: Config = config.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        assert_eq!(path_settings(&config).collect::<Vec<_>>(), [("initial-model", "a")]);
+    }
+}
