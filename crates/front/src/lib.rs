@@ -15,7 +15,7 @@ pub mod superexec;
 pub mod tls;
 
 pub use answer::{Answer, Payload, Rest};
-pub use listen::{Keepalive, Line, Listener};
+pub use listen::{Keepalive, Line, LineKey, Listener};
 pub use reader::{MessageReader, malformed};
 pub use serve::{Peer, Service, serve};
 pub use superexec::SuperexecSecret;

@@ -1,10 +1,11 @@
 //! Ports: accepting, and one kind of connection with and without TLS.
 
 use std::future::Future;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -147,6 +148,35 @@ impl Line {
     pub fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut end = self.0.subscribe();
         async move { while end.changed().await.is_ok() {} }
+    }
+
+    /// A key to remember something about this connection by. It does not keep the connection open.
+    pub fn key(&self) -> LineKey {
+        LineKey(Arc::downgrade(&self.0))
+    }
+}
+
+/// Names one connection, also when it is over: no other connection ever has an equal key while this one exists.
+#[derive(Debug, Clone)]
+pub struct LineKey(Weak<watch::Sender<()>>);
+
+impl LineKey {
+    pub fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+impl PartialEq for LineKey {
+    fn eq(&self, other: &LineKey) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+impl Eq for LineKey {}
+
+impl Hash for LineKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_ptr().hash(state);
     }
 }
 

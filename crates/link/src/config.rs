@@ -35,8 +35,10 @@ pub struct Config {
     pub dependency_installation: bool,
     /// What trains for native runs; `None`: somebody else asks for them. Started by the SuperLink whatever `isolation` says.
     pub native_app: Option<NativeApp>,
-    /// The secret that SuperExecs sign with; `None`: whoever reaches the API may take a run.
+    /// The secret that SuperExecs sign with; `None`: `app_trust` decides who may take a run.
     pub superexec_secret: Option<PathBuf>,
+    /// Which SuperExecs and ServerApps without a secret are believed.
+    pub app_trust: AppTrust,
     /// The token of the first administrator; `None`: one is drawn, and put into the state directory.
     pub admin_token: Option<PathBuf>,
     /// What runs begin with, in place of what their apps bring along.
@@ -71,6 +73,18 @@ pub enum Isolation {
     Subprocess,
     /// A separate `flower-superexec` asks for runs and starts them.
     Process,
+}
+
+/// Which SuperExecs without a secret may take runs, and which ServerApps without a token (Flower 1.25 to 1.27) may act for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AppTrust {
+    /// Those of the SuperLink's own user, and of root, on this machine.
+    #[default]
+    User,
+    /// Those of every user of this machine: for a pod, whose network has no other users.
+    Machine,
+    /// Whoever reaches the ServerAppIo port.
+    Network,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! `dialect` knows what differs between versions of Flower; `launch` starts ServerApps.
 
 mod api;
+mod app_trust;
 mod changes;
 mod clock;
 pub mod config;

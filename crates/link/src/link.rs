@@ -13,9 +13,10 @@ use trellis_store_sqlite::SqliteStore;
 use trellis_wire::fab;
 
 use crate::api::account::Logins;
+use crate::app_trust::Peers;
 use crate::changes::Changes;
 use crate::clock::Clock;
-use crate::config::Limits;
+use crate::config::{AppTrust, Isolation, Limits};
 use crate::draining::Draining;
 use crate::identity::Identities;
 use crate::objects::HotObjects;
@@ -46,6 +47,10 @@ pub struct Link {
     pub tls: Option<TlsSettings>,
     /// What those who start ServerApps must sign with.
     pub superexec_secret: Option<SuperexecSecret>,
+    pub app_trust: AppTrust,
+    pub peers: Peers,
+    /// Who starts ServerApps that runs bring along.
+    pub isolation: Isolation,
     /// What runs begin with.
     pub run_defaults: fab::Config,
     /// Native runs are trained on this machine: their settings name files here.
@@ -62,6 +67,8 @@ pub struct Settings {
     pub accounts: bool,
     pub tls: Option<TlsSettings>,
     pub superexec_secret: Option<SuperexecSecret>,
+    pub app_trust: AppTrust,
+    pub isolation: Isolation,
     pub run_defaults: fab::Config,
     pub trains: bool,
     pub ended: Arc<Mutex<Vec<RunId>>>,
@@ -90,6 +97,9 @@ impl Link {
             logins: Logins::default(),
             tls: settings.tls,
             superexec_secret: settings.superexec_secret,
+            app_trust: settings.app_trust,
+            peers: Peers::default(),
+            isolation: settings.isolation,
             run_defaults: settings.run_defaults,
             trains: settings.trains,
             said: Mutex::default(),

@@ -140,6 +140,8 @@ impl SuperLink {
             accounts: config.accounts,
             tls,
             superexec_secret: secret,
+            app_trust: config.app_trust,
+            isolation: config.isolation,
             run_defaults: config.run_defaults.clone(),
             trains: config.native_app.is_some(),
             ended,

@@ -165,6 +165,10 @@ fn trellis_superlink(arguments: &mut Arguments<'_>, call: &SuperLink<'_>) {
     } else if let Some(file) = call.admin_token {
         arguments.set("--admin-token-file", file);
     }
+    if call.isolation == Isolation::Process {
+        // The SuperExec beside it runs as another user, and the network of a pod has no other programs.
+        arguments.set("--serverappio-trust", "machine");
+    }
     if let Some(directory) = call.state {
         arguments.set("--state-dir", directory);
     }

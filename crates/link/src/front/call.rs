@@ -16,6 +16,7 @@ use crate::api::account::{self, LastingRight, Tokens, Who};
 use crate::api::fleet::Caller as NodeCaller;
 use crate::api::sha256;
 use crate::api::trellis::fingerprint;
+use crate::app_trust::{self, Unproven};
 use crate::dialect::Client;
 use crate::dialect::app::Caller as AppCaller;
 use crate::identity::decode_key;
@@ -76,11 +77,7 @@ impl Call {
     /// The ServerApp that calls.
     pub fn app(&self) -> Result<AppCaller, Refusal> {
         let Some(token) = self.header(TASK_TOKEN).or_else(|| self.header(APP_TOKEN)) else {
-            // Only the port that is theirs is trusted: the HTTP port speaks gRPC too, and other machines reach it.
-            return match (self.client.transport, self.port) {
-                (Transport::Grpc, Port::App) => Ok(AppCaller::Named),
-                _ => Err(Refusal::new(Kind::Unauthenticated, "the task token is missing")),
-            };
+            return app_trust::check_app(&self.link, &self.unproven()).map(|()| AppCaller::Named);
         };
         let hash = sha256(token.as_bytes());
         match self.link.read(|view| view.token_by_hash(&hash))? {
@@ -142,18 +139,23 @@ impl Call {
         format!("{scheme}://{host}:{}/login", self.http_port)
     }
 
-    /// Whether the sender may take runs, to start their ServerApps: it knows the secret, or it is near.
+    fn unproven(&self) -> Unproven<'_> {
+        Unproven {
+            client: &self.client,
+            on_app_port: self.port == Port::App,
+            line: &self.line,
+            remote: self.remote,
+            headers: &self.headers,
+        }
+    }
+
+    /// Whether the sender may take runs, to start their ServerApps: it knows the secret, or it is believed without.
     pub fn check_launcher(&self, body: &Bytes) -> Result<(), Refusal> {
         if let Some(secret) = &self.link.superexec_secret {
             // The name is the same whatever the transport, and whatever the service was called before.
             return secret.check(&self.headers, &["Runtime", "ServerAppIo"], self.rpc.name, body);
         }
-        if self.port == Port::App || self.remote.ip().is_loopback() {
-            return Ok(());
-        }
-        let text = "runs are given to a SuperExec on another machine only with --superexec-auth-secret-file, or over \
-                    --serverappio-api-address";
-        Err(Refusal::new(Kind::Unauthenticated, text))
+        app_trust::check_launcher(&self.link, &self.unproven())
     }
 }
 

@@ -61,9 +61,9 @@ pub enum Access {
     Node,
     /// The token of an account with this permission, unless accounts are off.
     Account(Permission),
-    /// The token of a ServerApp. Over gRPC Flower up to 1.27 shows none: there the port is trusted.
+    /// The token of a ServerApp. Flower up to 1.27 shows none where a SuperExec starts it: there `app_trust` decides.
     App,
-    /// That it may start ServerApps: the secret of SuperExecs, or nearness.
+    /// That it may start ServerApps: the secret of SuperExecs, or as `app_trust` decides.
     Launcher,
 }
 

@@ -1,5 +1,6 @@
 //! The SuperLink through its sockets.
 
+mod app_trust;
 mod bad_input;
 mod defaults;
 mod first_account;

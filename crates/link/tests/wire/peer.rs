@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tonic::Request;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
-use trellis_link::config::{Config, Isolation, Keepalive, Limits, StateLocation};
+use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{Addresses, ServeError, SuperLink};
 use trellis_store_sqlite::OpenError;
 use trellis_wire::object::{ObjectKind, encode, object_id};
@@ -46,6 +46,7 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
         dependency_installation: false,
         native_app: None,
         superexec_secret: None,
+        app_trust: AppTrust::User,
         admin_token: None,
         run_defaults: Default::default(),
         state,

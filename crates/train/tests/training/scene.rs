@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use trellis_client::app::App;
 use trellis_client::{RunHistory, Security, SuperLink as Calls, Target, Token, TrainingReport};
-use trellis_link::config::{Config, Isolation, Keepalive, Limits, StateLocation};
+use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{Addresses, ServeError, SuperLink};
 use trellis_models::{Checkpoint, ModelStore};
 use trellis_train::{Finished, Options, TrainError};
@@ -49,6 +49,7 @@ fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
         dependency_installation: false,
         native_app: None,
         superexec_secret: None,
+        app_trust: AppTrust::User,
         admin_token: None,
         run_defaults: Default::default(),
         state: StateLocation::Directory { directory: state.to_owned(), database: None },

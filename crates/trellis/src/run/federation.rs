@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use trellis_client::{ListNodes, Security, SuperLink, Target};
-use trellis_link::config::{Config as LinkConfig, Isolation, Keepalive, Limits, StateLocation};
+use trellis_link::config::{AppTrust, Config as LinkConfig, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{ServeError, SuperLink as Link};
 use trellis_node::config::{self as node, AppMode, Config as NodeConfig, WarmSettings};
 use trellis_wire::proto;
@@ -160,6 +160,7 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         // This process takes the run.
         native_app: None,
         superexec_secret: None,
+        app_trust: AppTrust::User,
         admin_token: None,
         run_defaults: Default::default(),
         state: StateLocation::Directory { directory: directory.to_owned(), database: None },

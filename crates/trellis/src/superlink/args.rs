@@ -93,8 +93,8 @@ pub struct AddressArgs {
 
     /// Where ServerApps and SuperExecs connect (ServerAppIo API, gRPC) [default: 127.0.0.1:9091]
     ///
-    /// This API has no TLS, and in Flower 1.25 to 1.29 no login: who reaches it can take a run. So no other machine can
-    /// reach the default. For a SuperExec elsewhere give an address that only trusted machines reach, or let it use the
+    /// This API has no TLS. Without a token or a secret, only programs of the SuperLink's own user on this machine are served
+    /// (--serverappio-trust). For a SuperExec elsewhere give an address that only trusted machines reach, or let it use the
     /// HTTP API, with --superexec-auth-secret-file.
     #[arg(long, value_name = "ADDRESS")]
     pub serverappio_api_address: Option<String>,
@@ -219,6 +219,15 @@ pub struct AppArgs {
     /// The bytes of the file are the secret, the end of line too. With it, a SuperExec that does not sign gets no run.
     #[arg(long, value_name = "FILE")]
     pub superexec_auth_secret_file: Option<String>,
+
+    /// Which SuperExecs without that secret, and ServerApps without a token (Flower 1.25 to 1.27), are believed: those of `user`,
+    /// `machine` or `network` [default: user]
+    ///
+    /// Only used with --isolation process. `user`: programs of the SuperLink's own user (or root) on this machine. `machine`:
+    /// of every user of this machine, as in a pod, whose network has no other users. `network`: whoever reaches
+    /// --serverappio-api-address. They take runs, push instructions to nodes and read replies.
+    #[arg(long, value_name = "WHOSE")]
+    pub serverappio_trust: Option<String>,
 
     /// Let ServerApps of Flower 1.40 and later install the packages their app asks for
     ///

@@ -58,7 +58,7 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
     let models = checker.models();
     let (run_defaults, defaults) = checker.run_defaults().unzip();
     let admin_token = checker.admin_token(accounts);
-    checker.app_port(&addresses, apps.superexec_secret.is_some());
+    checker.app_port(&addresses, apps.superexec_secret.is_some(), apps.trust);
     let state = checker.state();
     let keepalive = checker.connections();
     let limits = checker.limits();
@@ -85,6 +85,7 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
         dependency_installation: apps.dependency_installation,
         native_app: Some(NativeApp { program: OWN_PROGRAM.into(), args: native_args(run_defaults.as_deref()), models }),
         superexec_secret: apps.superexec_secret,
+        app_trust: apps.trust,
         admin_token,
         run_defaults: defaults.unwrap_or_default(),
         state,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use toml::Value;
-use trellis_link::config::{Isolation, StateLocation};
+use trellis_link::config::{AppTrust, Isolation, StateLocation};
 
 use super::check::Checked;
 use crate::address::Address;
@@ -65,6 +65,11 @@ fn state_and_apps(Checked { config, run_defaults, .. }: &Checked) -> Vec<Row> {
         Isolation::Subprocess => "subprocess",
         Isolation::Process => "process",
     };
+    let trust = match config.app_trust {
+        AppTrust::User => "user",
+        AppTrust::Machine => "machine",
+        AppTrust::Network => "network",
+    };
     vec![
         ("state-dir", state_dir),
         ("database", database),
@@ -73,6 +78,7 @@ fn state_and_apps(Checked { config, run_defaults, .. }: &Checked) -> Vec<Row> {
         ("models-dir", config.native_app.as_ref().and_then(|app| path(app.models.as_deref()?))),
         ("run-defaults", run_defaults.as_deref().and_then(path)),
         ("superexec-auth-secret-file", config.superexec_secret.as_deref().and_then(path)),
+        ("serverappio-trust", text(trust)),
         ("allow-runtime-dependency-installation", Some(config.dependency_installation.into())),
     ]
 }

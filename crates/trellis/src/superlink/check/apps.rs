@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use trellis_link::config::Isolation;
+use trellis_link::config::{AppTrust, Isolation};
 use trellis_wire::fab::Config;
 
 use super::Checker;
@@ -17,6 +17,7 @@ pub(super) struct Apps {
     pub python: Option<PathBuf>,
     pub dependency_installation: bool,
     pub superexec_secret: Option<PathBuf>,
+    pub trust: AppTrust,
 }
 
 impl Checker<'_> {
@@ -27,6 +28,7 @@ impl Checker<'_> {
             python: self.python(isolation),
             dependency_installation: self.dependency_installation(isolation),
             superexec_secret: self.superexec_secret(isolation),
+            trust: self.trust(isolation),
         }
     }
 
@@ -85,6 +87,25 @@ impl Checker<'_> {
             self.warn(format!("--{ALLOW} has no effect with --isolation process: give it to flower-superexec"));
         }
         allowed
+    }
+
+    fn trust(&mut self, isolation: Isolation) -> AppTrust {
+        let name = "serverappio-trust";
+        let Some(given) = self.raw.args.apps.serverappio_trust.as_deref() else { return AppTrust::User };
+        if isolation == Isolation::Subprocess {
+            self.warn(format!(
+                "--{name} has no effect without --isolation process: ServerApps that are started here have tokens"
+            ));
+        }
+        match given {
+            "user" => AppTrust::User,
+            "machine" => AppTrust::Machine,
+            "network" => AppTrust::Network,
+            other => {
+                self.refuse(&[name], format!("--{name} cannot be {other:?}"), "use user, machine or network");
+                AppTrust::User
+            }
+        }
     }
 
     fn superexec_secret(&mut self, isolation: Isolation) -> Option<PathBuf> {

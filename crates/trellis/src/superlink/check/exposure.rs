@@ -1,6 +1,8 @@
 //! Checks of who can reach what. What is not encrypted, or asks nobody who they are, stays on this machine unless the user
 //! says so twice.
 
+use trellis_link::config::AppTrust;
+
 use super::Checker;
 use super::addresses::Addresses;
 use crate::settings::Place;
@@ -66,18 +68,18 @@ impl Checker<'_> {
         }
     }
 
-    /// The app port is never encrypted, and asks for a login only where there is a secret.
-    pub(super) fn app_port(&mut self, addresses: &Addresses, has_secret: bool) {
+    /// The app port is never encrypted, and who is believed without a secret depends on `trust`.
+    pub(super) fn app_port(&mut self, addresses: &Addresses, has_secret: bool, trust: AppTrust) {
         if !addresses.serverappio.is_on_network() {
             return;
         }
         let place = addresses.serverappio.label();
-        self.warn(match has_secret {
-            true => format!("{place} has no TLS: let only trusted machines reach it"),
-            false => format!(
+        self.warn(match trust {
+            AppTrust::Network if !has_secret => format!(
                 "{place} has no TLS, and asks nobody who they are before it gives a run away: let only trusted machines \
                  reach it, or give --superexec-auth-secret-file (Flower 1.30 and later, --isolation process)"
             ),
+            _ => format!("{place} has no TLS: let only trusted machines reach it"),
         });
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trellis_link::config::{Isolation, Keepalive, StateLocation};
+use trellis_link::config::{AppTrust, Isolation, Keepalive, StateLocation};
 
 use super::{Checked, SuperlinkArgs, Surroundings, check};
 use crate::log_file::LogFileSettings;
@@ -396,6 +396,10 @@ fn an_app_port_on_the_network_is_warned_of() {
         ("--runtime-api-address 127.0.0.1:1".to_owned(), None),
         (
             "--serverappio-api-address 0.0.0.0:1".to_owned(),
+            Some("--serverappio-api-address 0.0.0.0:1 has no TLS: let only trusted machines reach it"),
+        ),
+        (
+            "--serverappio-api-address 0.0.0.0:1 --isolation process --serverappio-trust network".to_owned(),
             Some("--serverappio-api-address 0.0.0.0:1 has no TLS, and asks nobody who they are"),
         ),
         (
@@ -408,6 +412,24 @@ fn an_app_port_on_the_network_is_warned_of() {
         assert_eq!(found.is_some(), expected.is_some(), "{line}: {warnings:?}");
         assert!(found.is_none_or(|found| found.starts_with(expected.unwrap_or_default())), "{line}: {found:?}");
     }
+}
+
+#[test]
+fn whose_apps_are_believed_without_a_secret() {
+    for (line, want) in [
+        ("", AppTrust::User),
+        ("--serverappio-trust user", AppTrust::User),
+        ("--serverappio-trust machine", AppTrust::Machine),
+        ("--serverappio-trust network", AppTrust::Network),
+    ] {
+        let line = format!("--insecure --isolation process {line}");
+        assert_eq!(good(&line).config.app_trust, want, "{line}");
+    }
+    assert!(
+        good("--insecure --serverappio-trust machine").warnings.iter().any(|warning| warning.contains("no effect"))
+    );
+    let refused = checked("--insecure --isolation process --serverappio-trust all", "").unwrap_err();
+    assert_eq!(refused[0].what, "--serverappio-trust cannot be \"all\"");
 }
 
 #[test]
