@@ -1,5 +1,7 @@
 //! What shall go wrong. Kept beside the cloud, asked by the servers, set by tests.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +15,10 @@ pub struct Faults {
     pub boot_failures: Vec<BootFailure>,
     /// Images whose names contain one of these end in ERROR.
     pub images_in_error: Vec<String>,
+    /// VMs that the scheduler finds no place for.
+    pub unplaced: Vec<Unplaced>,
+    /// Answers that take their time.
+    pub slow: Vec<SlowAnswer>,
     /// What pretended agents do wrong.
     pub agents: Vec<AgentFault>,
     /// Time passes, and nothing happens.
@@ -59,7 +65,7 @@ pub struct LostAnswer {
     pub times: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Server {
     Oned,
@@ -74,6 +80,24 @@ pub struct BootFailure {
     pub matching: String,
     #[serde(default)]
     pub times: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unplaced {
+    /// A part of the VM's name; empty: any.
+    pub matching: String,
+    /// `[HOST] Not enough MEMORY on hosts: 3`
+    pub why: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowAnswer {
+    pub server: Server,
+    /// A part of the method's name, or of `GET /service`; empty: any.
+    pub matching: String,
+    pub delay_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +138,16 @@ fn spend(times: &mut Option<u32>) -> bool {
 impl Faults {
     pub fn takes_boot(&mut self, vm: &str) -> bool {
         self.boot_failures.iter_mut().any(|fault| vm.contains(&fault.matching) && spend(&mut fault.times))
+    }
+
+    pub fn unplaced(&self, vm: &str) -> Option<String> {
+        self.unplaced.iter().find(|fault| vm.contains(&fault.matching)).map(|fault| fault.why.clone())
+    }
+
+    pub fn delay(&self, server: Server, request: &str) -> Duration {
+        let fits = |fault: &&SlowAnswer| fault.server == server && request.contains(&fault.matching);
+        let delay_ms = self.slow.iter().filter(fits).map(|fault| fault.delay_ms).max();
+        Duration::from_millis(delay_ms.unwrap_or(0))
     }
 
     pub fn agent(&self, vm: &str) -> impl Iterator<Item = &AgentFaultKind> {

@@ -34,6 +34,7 @@ const VM_ACTIONS: [&str; 13] = [
 type Done = Result<Answer, FlowError>;
 
 pub async fn handle(shared: Arc<Shared>, asked: Asked) -> Option<Answer> {
+    shared.take_in(Server::Flow, &asked.line()).await;
     let answer =
         shared.with(|cloud| answer(cloud, &asked)).unwrap_or_else(|error| Answer::new(error.status, KIND, error.text));
     let lost = shared.faults(|faults| faults.takes_answer(Server::Flow, &asked.line()));
@@ -224,7 +225,8 @@ fn template_action(cloud: &mut Cloud, uid: Id, id: Id, body: &str) -> Done {
         "clone" => {
             let known = cloud.service_template(uid, id, Right::Use)?.clone();
             let name = text_of(&params["name"]);
-            let new = cloud.add_document(uid, &name, 101, known.template);
+            let made = cloud.add_document(uid, &name, 101, known.template);
+            let new = made.map_err(|refused| FlowError::of(&refused, "one.document.allocate"))?;
             cloud.documents.get_mut(&new).expect("it was just made").body = known.body;
             return template(cloud, uid, 201, new);
         }

@@ -34,6 +34,7 @@ const ACTIONS: [&str; 12] = [
 ];
 
 pub async fn handle(shared: Arc<Shared>, asked: Asked) -> Option<Answer> {
+    shared.take_in(Server::Gate, &asked.line()).await;
     let (slow_ms, status, offset_s) =
         shared.faults(|faults| (faults.gate.slow_ms, faults.gate.status, faults.gate.date_offset_s));
     if slow_ms > 0 {

@@ -30,6 +30,7 @@ pub async fn handle(shared: Arc<Shared>, asked: Asked) -> Option<Answer> {
             ));
         }
     };
+    shared.take_in(Server::Oned, &call.method).await;
     let body = match methods::checked(&call.method, call.parameters) {
         Err((code, text)) => rpc::fault(code, &text),
         Ok((session, parameters)) => {
@@ -309,7 +310,7 @@ fn document(cloud: &mut Cloud, uid: Id, verb: &str, p: &Parameters) -> Result<Va
     if verb == "allocate" {
         let mut new = parsed(p.text(0))?;
         let name = crate::cloud::single(new.erase("NAME")).unwrap_or_default();
-        return Ok(Value::Int(cloud.add_document(uid, &name, p.int(1), new)));
+        return cloud.add_document(uid, &name, p.int(1), new).map(Value::Int);
     }
     let id = p.int(0);
     let known = match cloud.services.get(&id) {
@@ -394,8 +395,10 @@ fn user(cloud: &mut Cloud, uid: Id, verb: &str, p: &Parameters) -> Result<Value,
         }
         "quota" if !admin => Err(refused("ADMIN", id)),
         "quota" => {
-            let limit = parsed(p.text(1))?.vector("VM").and_then(|vm| vm.get("VMS")?.parse::<i64>().ok());
-            cloud.users.get_mut(&id).expect("it was there").vms_limit = limit.and_then(|limit| limit.try_into().ok());
+            let quota = parsed(p.text(1))?.vector("VM").cloned().unwrap_or_default();
+            let limits = quota.into_iter().filter_map(|(metric, limit)| Some((metric, limit.parse::<f64>().ok()?)));
+            let limits = limits.filter(|(_, limit)| *limit >= 0.0).collect();
+            cloud.users.get_mut(&id).expect("it was there").vm_quota = limits;
             Ok(Value::Int(id))
         }
         _ => {

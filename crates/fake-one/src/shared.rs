@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::cloud::{Cloud, Id};
-use crate::faults::Faults;
+use crate::faults::{Faults, Server};
 use crate::gate;
 
 /// Whoever waits for a change looks at least so often.
@@ -55,6 +55,18 @@ impl Shared {
             *self.stale.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = shown.collect();
         }
         result
+    }
+
+    /// Counts a request, and lets it wait where a fault says so.
+    pub async fn take_in(&self, server: Server, request: &str) {
+        let delay = {
+            let mut cloud = self.lock();
+            *cloud.requests.entry((server, request.to_owned())).or_default() += 1;
+            cloud.faults.delay(server, request)
+        };
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
     }
 
     pub fn stale(&self, service: Id, extended: bool) -> Option<Value> {

@@ -17,11 +17,12 @@ pub struct Document {
 }
 
 impl Cloud {
-    pub fn add_document(&mut self, uid: Id, name: &str, kind: i64, template: Template) -> Id {
+    pub fn add_document(&mut self, uid: Id, name: &str, kind: i64, template: Template) -> Result<Id, Refused> {
+        self.check_create(uid, "DOCUMENT")?;
         let id = self.fresh("document");
         let owned = self.owned(id, uid, name);
         self.documents.insert(id, Document { owned, kind, template, body: None });
-        id
+        Ok(id)
     }
 
     pub fn document(&self, id: Id) -> Result<&Document, Refused> {

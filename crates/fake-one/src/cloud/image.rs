@@ -1,6 +1,6 @@
 //! Images: copied for a while, then ready, or in error.
 
-use super::{Cloud, Id, Owned, Refused, single};
+use super::{Cloud, Id, Owned, Refused, Right, single};
 use crate::template::Template;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,9 @@ const KINDS: [&str; 8] = ["OS", "CDROM", "DATABLOCK", "KERNEL", "RAMDISK", "CONT
 
 impl Cloud {
     pub fn add_image(&mut self, uid: Id, mut template: Template, datastore: Id) -> Result<Id, Refused> {
+        self.check_create(uid, "IMAGE")?;
+        // Ordinary users may use the datastores of a new OpenNebula.
+        self.note_right(uid, Right::Use, "DATASTORE");
         if !DATASTORES.iter().any(|(id, ..)| *id == datastore) {
             return Err(Refused::missing("datastore", datastore));
         }

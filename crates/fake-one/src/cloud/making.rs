@@ -46,12 +46,14 @@ impl Cloud {
         let of = self.template(template)?;
         let mut merged = of.template.clone();
         let mut missing = Vec::new();
+        self.note_right(uid, Right::Use, "TEMPLATE");
         if !self.permits(uid, &of.owned, Right::Use) {
             missing.push(format!("Not authorized to perform USE TEMPLATE [{template}]"));
         }
         let base = of.owned.name.clone();
         merged.merge(extra);
         for disk in merged.vectors("DISK") {
+            self.note_right(uid, Right::Use, "IMAGE");
             if let Some(image) =
                 self.disk_image(uid, disk).filter(|image| !self.permits(uid, &self.images[image].owned, Right::Use))
             {
@@ -77,7 +79,8 @@ impl Cloud {
         given: Template,
         of: Option<Id>,
     ) -> Result<Id, Refused> {
-        self.quota(uid)?;
+        self.check_create(uid, "VM")?;
+        self.quota(uid, &given)?;
         for (key, _) in [("CPU", ()), ("MEMORY", ())] {
             if given.get(key).is_none_or(str::is_empty) {
                 let why = format!("{key} attribute must be a positive float or integer value.");

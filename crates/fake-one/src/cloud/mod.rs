@@ -22,11 +22,12 @@ mod states;
 mod vm;
 mod vm_actions;
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::faults::Faults;
+use crate::faults::{Faults, Server};
 use crate::template::Template;
 
 pub use document::Document;
@@ -118,6 +119,10 @@ pub struct Cloud {
     pub documents: BTreeMap<Id, Document>,
     pub services: BTreeMap<Id, Service>,
     pub updates: Vec<Update>,
+    /// How often each server was asked for what: the method of oned, or `GET /service`.
+    pub requests: BTreeMap<(Server, String), u64>,
+    /// What ordinary users needed: `USE IMAGE`, `CREATE VM`.
+    pub rights_used: RefCell<BTreeSet<String>>,
     pub orders: Vec<Order>,
     next_update: u64,
     next: BTreeMap<&'static str, Id>,
@@ -141,6 +146,8 @@ impl Cloud {
             documents: BTreeMap::new(),
             services: BTreeMap::new(),
             updates: Vec::new(),
+            requests: BTreeMap::new(),
+            rights_used: RefCell::default(),
             orders: Vec::new(),
             next_update: 0,
             next: BTreeMap::new(),
@@ -201,6 +208,7 @@ impl Cloud {
     }
 
     pub fn add_template(&mut self, uid: Id, text: Template) -> Result<Id, Refused> {
+        self.check_create(uid, "TEMPLATE")?;
         let mut template = text;
         let Some(name) = single(template.erase("NAME")) else {
             return Err(Refused::allocate("virtual machine template", "No NAME in template."));

@@ -67,6 +67,7 @@ pub fn mac(ip: Ipv4Addr) -> String {
 
 impl Cloud {
     pub fn add_network(&mut self, uid: Id, mut template: Template) -> Result<Id, Refused> {
+        self.check_create(uid, "NET")?;
         let Some(name) = single(template.erase("NAME")) else {
             return Err(Refused::allocate("virtual network", "No NAME in template."));
         };

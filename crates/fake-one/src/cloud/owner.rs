@@ -1,5 +1,7 @@
 //! Users, and who may do what with whose objects.
 
+use std::collections::BTreeMap;
+
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::{Cloud, Id, Refused};
@@ -13,8 +15,8 @@ pub struct User {
     pub password: String,
     pub tokens: Vec<String>,
     pub template: Template,
-    /// How many VMs they may have; `None`: as many as they want.
-    pub vms_limit: Option<usize>,
+    /// What their VMs may use together: `VMS`, `CPU`, `MEMORY` in MB. What is not named is not limited.
+    pub vm_quota: BTreeMap<String, f64>,
 }
 
 /// What all objects have.
@@ -53,6 +55,8 @@ impl Right {
     }
 }
 
+/// What ordinary users may make, by the rules of a new OpenNebula.
+const CREATABLE: [&str; 4] = ["VM", "TEMPLATE", "IMAGE", "DOCUMENT"];
 const OWNER_ONLY: [bool; 9] = [true, true, false, false, false, false, false, false, false];
 
 impl Cloud {
@@ -62,7 +66,7 @@ impl Cloud {
         let secret = digest(&SHA256, &(self.random() >> 33).to_be_bytes());
         template.set("TOKEN_PASSWORD", hex(secret.as_ref()));
         let (name, password) = (name.to_owned(), password.to_owned());
-        self.users.insert(id, User { id, gid, name, password, tokens: Vec::new(), template, vms_limit: None });
+        self.users.insert(id, User { id, gid, name, password, tokens: Vec::new(), template, vm_quota: BTreeMap::new() });
         id
     }
 
@@ -93,8 +97,28 @@ impl Cloud {
         gid == 0 || (owned.uid == uid && granted(0)) || (owned.gid == gid && granted(1)) || granted(2)
     }
 
+    /// Whether an ordinary user may make such objects. Networks are the administrators'.
+    pub fn check_create(&self, uid: Id, kind: &'static str) -> Result<(), Refused> {
+        if self.users.get(&uid).is_none_or(|user| user.gid == 0) {
+            return Ok(());
+        }
+        self.rights_used.borrow_mut().insert(format!("CREATE {kind}"));
+        match CREATABLE.contains(&kind) {
+            true => Ok(()),
+            false => Err(Refused::unauthorised(uid, &format!("Not authorized to perform CREATE {kind}"))),
+        }
+    }
+
+    /// Every right that an ordinary user has needed so far: `USE IMAGE`, `MANAGE VM`.
+    pub fn note_right(&self, uid: Id, right: Right, kind: &str) {
+        if self.users.get(&uid).is_some_and(|user| user.gid != 0) {
+            self.rights_used.borrow_mut().insert(format!("{} {kind}", right.name()));
+        }
+    }
+
     /// `kind` as oned names it here: `VM`, `TEMPLATE`, `IMAGE`, `NET`, `DOCUMENT`.
     pub fn check(&self, uid: Id, owned: &Owned, right: Right, kind: &str) -> Result<(), Refused> {
+        self.note_right(uid, right, kind);
         if !self.permits(uid, owned, right) {
             let why = format!("Not authorized to perform {} {kind} [{}]", right.name(), owned.id);
             return Err(Refused::unauthorised(uid, &why));
@@ -111,16 +135,34 @@ impl Cloud {
         Lock { level, owner: uid, time: self.now_s() }
     }
 
-    pub(super) fn quota(&self, uid: Id) -> Result<(), Refused> {
-        let Some(limit) = self.users.get(&uid).and_then(|user| user.vms_limit) else { return Ok(()) };
-        let used = self.vms.values().filter(|vm| vm.owned.uid == uid && !vm.is_done()).count();
-        match used >= limit {
-            true => {
-                let why = format!("user [{uid}] limit of {limit} reached for VMS quota in VM with ID: 0");
+    /// How much of a quota a user's VMs use.
+    pub fn used(&self, uid: Id, metric: &str) -> f64 {
+        let own = self.vms.values().filter(|vm| vm.owned.uid == uid && !vm.is_done());
+        own.map(|vm| share(&vm.template, metric)).sum()
+    }
+
+    /// Whether another VM fits into its owner's quotas.
+    pub(super) fn quota(&self, uid: Id, wanted: &Template) -> Result<(), Refused> {
+        let Some(user) = self.users.get(&uid) else { return Ok(()) };
+        let over = user
+            .vm_quota
+            .iter()
+            .find(|(metric, limit)| self.used(uid, metric) + share(wanted, metric) > **limit);
+        match over {
+            Some((metric, limit)) => {
+                let why = format!("user [{uid}] limit of {limit} reached for {metric} quota in VM with ID: 0");
                 Err(Refused::unauthorised(uid, &why))
             }
-            false => Ok(()),
+            None => Ok(()),
         }
+    }
+}
+
+/// What one VM counts for in a quota.
+fn share(template: &Template, metric: &str) -> f64 {
+    match metric {
+        "VMS" => 1.0,
+        metric => template.get(metric).and_then(|value| value.parse().ok()).unwrap_or(0.0),
     }
 }
 

@@ -157,15 +157,12 @@ impl Cloud {
 
     /// One user's, with what they use of it.
     pub fn quota_elements(&self, user: &User) -> Vec<Element> {
-        let vms: Vec<Element> = user
-            .vms_limit
-            .map(|limit| {
-                let used = self.vms.values().filter(|vm| vm.owned.uid == user.id && !vm.is_done()).count();
-                let parts = [("VMS", limit.to_string()), ("VMS_USED", used.to_string())];
-                Element::of("VM", parts.map(|(name, value)| free(name, value)).into())
-            })
-            .into_iter()
-            .collect();
+        let limits = user.vm_quota.iter().flat_map(|(metric, limit)| {
+            let used = self.used(user.id, metric);
+            [free(metric, limit.to_string()), free(&format!("{metric}_USED"), used.to_string())]
+        });
+        let limits: Vec<Element> = limits.collect();
+        let vms = if limits.is_empty() { Vec::new() } else { vec![Element::of("VM", limits)] };
         vec![empty("DATASTORE_QUOTA"), empty("NETWORK_QUOTA"), Element::of("VM_QUOTA", vms), empty("IMAGE_QUOTA")]
     }
 

@@ -1,5 +1,7 @@
 //! A role of a service: its VMs, and how it is shown.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::Id;
@@ -44,6 +46,21 @@ pub struct Role {
     pub cooldown_asked_s: Option<u64>,
     /// VMs on their way out.
     pub leaving: Vec<Id>,
+    /// VMs that must run before the deployment or the scaling of the role is over; `None`: OneFlow waits for none.
+    pub awaited: Option<Vec<Id>>,
+    /// What the watchdog last heard of each VM: it acts on events, not on states.
+    pub noticed: BTreeMap<Id, Condition>,
+}
+
+/// What a state of a VM means to the watchdog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    Running,
+    /// POWEROFF, UNKNOWN, or a failure.
+    Faulty,
+    Done,
+    /// Ignored.
+    Other,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +85,8 @@ impl Role {
             cooldown_until_ms: 0,
             cooldown_asked_s: None,
             leaving: Vec::new(),
+            awaited: None,
+            noticed: BTreeMap::new(),
         }
     }
 
@@ -137,6 +156,14 @@ impl Role {
         self.nodes.get_or_insert_default();
         self.body.entry("on_hold").or_insert(json!(held));
         self.body.entry("cooldown").or_insert(json!(COOLDOWN_S));
+    }
+
+    pub fn is_deploying(&self) -> bool {
+        matches!(self.state, RoleState::Deploying | RoleState::FailedDeploying)
+    }
+
+    pub fn is_scaling(&self) -> bool {
+        matches!(self.state, RoleState::Scaling | RoleState::FailedScaling)
     }
 
     pub fn forget(&mut self, gone: &[Id]) {

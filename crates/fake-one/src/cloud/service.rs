@@ -74,6 +74,8 @@ pub struct Service {
     pub made: Vec<Id>,
     /// A role on its way out.
     pub removing: Option<String>,
+    /// The watchdog looks after it: from RUNNING on, until OneFlow scales or changes it.
+    pub watched: bool,
 }
 
 /// What OneFlow answers when it does not do it.
@@ -132,6 +134,13 @@ impl Service {
         }
     }
 
+    /// It runs, and the watchdog hears of all its VMs anew.
+    pub fn run_watched(&mut self, now_s: u64) {
+        self.turn(now_s, ServiceState::Running);
+        self.watched = true;
+        self.roles.iter_mut().for_each(|role| role.noticed.clear());
+    }
+
     pub fn straight(&self) -> bool {
         self.body.get("deployment").map(text_of).as_deref() == Some("straight")
     }
@@ -177,7 +186,8 @@ impl Cloud {
         let mut body = schema::checked(body, self.modern()).map_err(|error| FlowError::new(400, error.0))?;
         body.insert("registration_time".to_owned(), json!(self.now_s()));
         let name = body.get("name").map(text_of).unwrap_or_default();
-        let id = self.add_document(uid, &name, SERVICE_TEMPLATE, Template::default());
+        let made = self.add_document(uid, &name, SERVICE_TEMPLATE, Template::default());
+        let id = made.map_err(|refused| FlowError::of(&refused, "one.document.allocate"))?;
         self.documents.get_mut(&id).expect("it was just made").body = Some(body);
         Ok(id)
     }
@@ -221,6 +231,7 @@ impl Cloud {
             stuck: false,
             made: Vec::new(),
             removing: None,
+            watched: false,
         };
         self.services.insert(id, service);
         Ok(id)

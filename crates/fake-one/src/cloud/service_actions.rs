@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::role::{Role, RoleState, ScaleWay};
-use super::{Cloud, FlowError, Id, Right, ServiceState, VmState, schema};
+use super::{Cloud, FlowError, Id, Right, ServiceState, schema};
 use crate::template::text_of;
 
 impl Cloud {
@@ -51,12 +51,13 @@ impl Cloud {
             return refused(undeploying_failed(role));
         }
         known.state = RoleState::Scaling;
+        service.watched = false;
         service.turn(now, ServiceState::Scaling);
-        self.scale_vms(id, at);
-        Ok(())
+        self.scale_vms(id, at).map_err(|text| FlowError::new(500, text))
     }
 
-    fn scale_vms(&mut self, id: Id, at: usize) {
+    /// `Err` if oned refused a VM: the service has failed then.
+    fn scale_vms(&mut self, id: Id, at: usize) -> Result<(), String> {
         let now = self.now_s();
         let role = self.services[&id].roles[at].clone();
         if role.scale_way == Some(ScaleWay::Down) {
@@ -64,12 +65,17 @@ impl Cloud {
             let surplus = (role.vms().len() as i64 - role.cardinality).max(0) as usize;
             let leaving: Vec<Id> = role.vms().into_iter().take(surplus).collect();
             leaving.iter().for_each(|vm| self.shut_down(id, at, *vm));
-            self.services.get_mut(&id).expect("it is there").roles[at].leaving = leaving;
-        } else if !self.deploy_nodes(id, at) {
+            let role = &mut self.services.get_mut(&id).expect("it is there").roles[at];
+            role.leaving = leaving;
+            role.awaited = Some(Vec::new());
+            return Ok(());
+        }
+        self.deploy_nodes(id, at).map_err(|why| {
             let service = self.services.get_mut(&id).expect("it is there");
             service.roles[at].state = RoleState::FailedScaling;
             service.turn(now, ServiceState::FailedScaling);
-        }
+            format!("Error deploying role {}: {why}", role.name)
+        })
     }
 
     pub fn undeploy(&mut self, uid: Id, id: Id) -> Result<(), FlowError> {
@@ -94,31 +100,21 @@ impl Cloud {
         match state {
             ServiceState::Pending | ServiceState::DeployingNets => {}
             ServiceState::Deploying | ServiceState::FailedDeploying => {
-                self.recover_vms(id);
-                let service = self.services.get_mut(&id).expect("it was there");
-                for role in service.roles.iter_mut().filter(|role| role.state == RoleState::FailedDeploying) {
-                    role.state = RoleState::Deploying;
-                }
-                service.state = ServiceState::Deploying;
-                for at in 0..self.services[&id].roles.len() {
-                    if self.services[&id].roles[at].state == RoleState::Deploying && !self.deploy_nodes(id, at) {
-                        let service = self.services.get_mut(&id).expect("it was there");
-                        service.roles[at].state = RoleState::FailedDeploying;
-                        service.turn(now, ServiceState::FailedDeploying);
-                    }
+                let roles = self.services[&id].roles.iter().enumerate();
+                let failed: Vec<usize> = roles.filter(|(_, role)| role.is_deploying()).map(|(at, _)| at).collect();
+                for at in failed {
+                    self.recover_vms(id, at, uid);
+                    // What is refused stands in the log; the state stays.
+                    let _ = self.deploy_nodes(id, at);
                 }
             }
             ServiceState::Scaling | ServiceState::FailedScaling => {
-                self.recover_vms(id);
-                let service = self.services.get_mut(&id).expect("it was there");
-                let failed = |role: &Role| matches!(role.state, RoleState::FailedScaling | RoleState::Scaling);
-                let failed = service.roles.iter().position(|role| failed(role) && role.cardinality >= 0);
-                if let Some(at) = failed {
-                    service.roles[at].state = RoleState::Scaling;
-                    service.state = ServiceState::Scaling;
-                    self.scale_vms(id, at);
+                let failed = |role: &Role| role.is_scaling() && role.cardinality >= 0;
+                if let Some(at) = self.services[&id].roles.iter().position(failed) {
+                    self.recover_vms(id, at, uid);
+                    let _ = self.scale_vms(id, at);
                 } else if was_stuck {
-                    service.state = ServiceState::Scaling;
+                    self.services.get_mut(&id).expect("it was there").state = ServiceState::Scaling;
                 }
             }
             ServiceState::Cooldown => {
@@ -138,7 +134,6 @@ impl Cloud {
             ServiceState::FailedDeployingNets => {
                 self.services.get_mut(&id).expect("it was there").state = ServiceState::DeployingNets;
             }
-            ServiceState::Warning => self.recover_vms(id),
             state => {
                 let text = format!("Service cannot be recovered in state: {}", state.name());
                 return Err(FlowError::new(500, text));
@@ -147,28 +142,32 @@ impl Cloud {
         Ok(())
     }
 
-    /// Failed VMs try again, those at rest are resumed, those that are gone are forgotten.
-    fn recover_vms(&mut self, id: Id) {
-        let vms: Vec<(usize, Id)> = self.services[&id]
-            .roles
-            .iter()
-            .enumerate()
-            .flat_map(|(at, role)| role.vms().into_iter().map(move |vm| (at, vm)))
-            .collect();
-        for (at, vm) in vms {
-            let Some(known) = self.vms.get(&vm) else { continue };
-            // Whatever is refused here shows in the state of the VM.
-            if known.is_failed() {
-                let _ = self.recover_vm(vm, 2);
-            } else if matches!(
-                known.state,
-                VmState::Poweroff | VmState::Undeployed | VmState::Stopped | VmState::Suspended
-            ) {
-                let _ = self.act(vm, "resume");
-            } else if known.is_done() {
-                self.services.get_mut(&id).expect("it is there").roles[at].forget(&[vm]);
+    /// Failed VMs try again, if the user may ask for that; others are resumed. These are waited for.
+    fn recover_vms(&mut self, id: Id, at: usize, uid: Id) {
+        let now = self.now_s();
+        let role = self.services[&id].roles[at].clone();
+        let mut awaited = Vec::new();
+        for vm in role.vms() {
+            let Some(known) = self.vms.get(&vm).filter(|vm| !vm.is_running()) else { continue };
+            let (owned, failed) = (known.owned.clone(), known.is_failed());
+            let retried = match failed {
+                true => self.check(uid, &owned, Right::Admin, "VM").and_then(|()| self.recover_vm(vm, 2)),
+                false => {
+                    // One that ended, or is on its way already, cannot be resumed, and needs not.
+                    let _ = self.act(vm, "resume");
+                    Ok(())
+                }
+            };
+            match retried {
+                Ok(()) => awaited.push(vm),
+                Err(refused) => {
+                    let said = format!("[one.vm.recover] {}", refused.message);
+                    let why = format!("Role {} : Retry failed for VM {vm}; {said}", role.name);
+                    self.services.get_mut(&id).expect("it is there").say(now, "E", &why);
+                }
             }
         }
+        self.services.get_mut(&id).expect("it is there").roles[at].awaited = Some(awaited);
     }
 
     fn recover_delete(&mut self, id: Id) -> Result<(), FlowError> {
@@ -217,7 +216,7 @@ impl Cloud {
         let service = self.service(uid, id, Right::Manage)?;
         let state = service.state;
         if state != ServiceState::Running {
-            return Err(FlowError::new(500, format!("Service roles cannot be changed in state: {}", state.name())));
+            return Err(FlowError::new(500, format!("Cannot modify roles in state: {}", state.name())));
         }
         let role = schema::checked_role(role).map_err(|error| FlowError::new(400, error.0))?;
         let name = role.get("name").map(text_of).unwrap_or_default();
@@ -230,18 +229,19 @@ impl Cloud {
         role.fill_defaults(false);
         role.body.entry("template_contents").or_insert_with(|| serde_json::json!({}));
         service.roles.push(role);
+        service.watched = false;
         service.turn(now, ServiceState::Deploying);
-        Ok(())
+        let at = service.roles.len() - 1;
+        self.deploy_roles(id, &[at]).map_err(|text| FlowError::new(500, text))
     }
 
     pub fn remove_role(&mut self, uid: Id, id: Id, role: &str) -> Result<(), FlowError> {
         let service = self.service(uid, id, Right::Manage)?;
-        if service.role_at(role).is_none() {
-            return Err(FlowError::new(500, format!("Role {role} not found")));
+        if service.state != ServiceState::Running {
+            return Err(FlowError::new(500, format!("Cannot modify roles in state: {}", service.state.name())));
         }
-        if !matches!(service.state, ServiceState::Running | ServiceState::Warning) {
-            let text = format!("Service roles cannot be changed in state: {}", service.state.name());
-            return Err(FlowError::new(500, text));
+        if service.role_at(role).is_none() {
+            return Err(FlowError::new(500, format!("Role {role} does not exist")));
         }
         self.services.get_mut(&id).expect("it was there").removing = Some(role.to_owned());
         self.begin_undeploy(id);

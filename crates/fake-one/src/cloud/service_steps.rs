@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::role::{Node, RoleState, ScaleWay};
+use super::role::{Condition, Node, RoleState, ScaleWay};
 use super::{Cloud, Id, Service, ServiceState, VmState};
 use crate::template::{Template, text_of};
 
@@ -34,9 +34,10 @@ impl Cloud {
                 service.turn(now, ServiceState::DeployingNets);
             }
             ServiceState::DeployingNets => self.deploy_networks(id),
-            ServiceState::Deploying => self.deploying(id),
+            // A service that is recovered keeps its state until its VMs run.
+            ServiceState::Deploying | ServiceState::FailedDeploying => self.deploying(id),
             ServiceState::Running | ServiceState::Warning => self.watch(id),
-            ServiceState::Scaling => self.scaling(id),
+            ServiceState::Scaling | ServiceState::FailedScaling => self.scaling(id),
             ServiceState::Cooldown => self.cooling(id),
             ServiceState::Undeploying => self.undeploying(id),
             _ => {}
@@ -59,40 +60,43 @@ impl Cloud {
         }
         let service = self.services.get_mut(&id).expect("it is there");
         if empty {
-            return service.turn(now, ServiceState::Running);
+            return service.run_watched(now);
         }
         let held = service.roles.iter().all(|role| role.on_hold());
-        if self.deploy_roles(id, &ready) {
+        if self.deploy_roles(id, &ready).is_ok() {
             let service = self.services.get_mut(&id).expect("it is there");
             service.turn(now, if held { ServiceState::Hold } else { ServiceState::Deploying });
         }
     }
 
-    /// False, and the service has failed, if one could not be made.
-    pub(super) fn deploy_roles(&mut self, id: Id, roles: &[usize]) -> bool {
+    /// `Err`, and the service has failed, if a VM could not be made.
+    pub(super) fn deploy_roles(&mut self, id: Id, roles: &[usize]) -> Result<(), String> {
         let now = self.now_s();
         for at in roles {
             let held = self.services[&id].roles[*at].on_hold();
             let made = self.deploy_nodes(id, *at);
             let service = self.services.get_mut(&id).expect("it is there");
-            service.roles[*at].state = match (made, held) {
-                (true, true) => RoleState::Hold,
-                (true, false) => RoleState::Deploying,
-                (false, _) => RoleState::FailedDeploying,
+            let role = &mut service.roles[*at];
+            role.state = match (&made, held) {
+                (Ok(()), true) => RoleState::Hold,
+                (Ok(()), false) => RoleState::Deploying,
+                (Err(_), _) => RoleState::FailedDeploying,
             };
-            if !made {
+            if let Err(why) = made {
+                let text = format!("Error deploying role {}: {why}", role.name);
                 service.turn(now, ServiceState::FailedDeploying);
-                return false;
+                return Err(text);
             }
         }
-        true
+        Ok(())
     }
 
-    /// As many VMs as are missing. False if oned refused one; why stands in the log.
-    pub(super) fn deploy_nodes(&mut self, id: Id, at: usize) -> bool {
+    /// As many VMs as are missing; they are waited for. `Err` if oned refused one; why stands in the log.
+    pub(super) fn deploy_nodes(&mut self, id: Id, at: usize) -> Result<(), String> {
         let now = self.now_s();
         let (uid, role) = (self.services[&id].owned.uid, self.services[&id].roles[at].clone());
         let missing = role.cardinality - role.vms().len() as i64;
+        let mut awaited = role.awaited.clone().unwrap_or_default();
         for _ in 0..missing.max(0) {
             let number = self.services[&id].roles[at].last_vmname.unwrap_or(0);
             self.services.get_mut(&id).expect("it is there").roles[at].last_vmname = Some(number + 1);
@@ -111,18 +115,20 @@ impl Cloud {
                     });
                     let role = &mut self.services.get_mut(&id).expect("it is there").roles[at];
                     role.nodes.get_or_insert_default().push(Node { vm, info });
+                    awaited.push(vm);
                 }
                 Err(refused) => {
-                    let why = format!(
-                        "Role {} : Instantiate failed for template {template}; [one.template.instantiate] {}",
-                        role.name, refused.message
-                    );
-                    self.services.get_mut(&id).expect("it is there").say(now, "E", &why);
-                    return false;
+                    let said = format!("[one.template.instantiate] {}", refused.message);
+                    let why = format!("Role {} : Instantiate failed for template {template}; {said}", role.name);
+                    let service = self.services.get_mut(&id).expect("it is there");
+                    service.say(now, "E", &why);
+                    service.roles[at].awaited = None;
+                    return Err(format!("Error instantiating VM Template {template} in Role {}: {said}", role.name));
                 }
             }
         }
-        true
+        self.services.get_mut(&id).expect("it is there").roles[at].awaited = Some(awaited);
+        Ok(())
     }
 
     /// Makes the networks that were asked for, and puts their numbers and the inputs into the roles.
@@ -163,11 +169,11 @@ impl Cloud {
         Ok(())
     }
 
+    /// How those are that OneFlow waits for. One that ended, or was stopped by somebody, is not waited for.
     fn fleet(&self, vms: &[Id], gated: bool) -> Fleet {
         let mut fleet = Fleet::Up;
-        for vm in vms {
-            let Some(vm) = self.vms.get(vm) else { return Fleet::Failed };
-            if vm.is_failed() || vm.is_done() {
+        for vm in vms.iter().filter_map(|vm| self.vms.get(vm)).filter(|vm| !vm.is_done() && !vm.is_at_rest()) {
+            if vm.is_failed() {
                 return Fleet::Failed;
             }
             let ready = !gated || vm.user_template.get("READY") == Some("YES");
@@ -181,62 +187,78 @@ impl Cloud {
     fn deploying(&mut self, id: Id) {
         let now = self.now_s();
         let service = self.services[&id].clone();
-        for (at, role) in service.roles.iter().enumerate().filter(|(_, role)| role.state == RoleState::Deploying) {
-            let state = match self.fleet(&role.vms(), service.gated()) {
+        for (at, role) in service.roles.iter().enumerate() {
+            let Some(awaited) = role.awaited.as_ref().filter(|_| role.is_deploying()) else { continue };
+            let state = match self.fleet(awaited, service.gated()) {
                 Fleet::Up => RoleState::Running,
                 Fleet::Coming => continue,
                 Fleet::Failed => RoleState::FailedDeploying,
             };
             let service = self.services.get_mut(&id).expect("it is there");
             service.roles[at].state = state;
+            service.roles[at].awaited = None;
             if state == RoleState::FailedDeploying {
                 return service.turn(now, ServiceState::FailedDeploying);
             }
         }
         let next = roots(&self.services[&id]);
-        if !self.deploy_roles(id, &next) {
+        if self.deploy_roles(id, &next).is_err() {
             return;
         }
         let service = self.services.get_mut(&id).expect("it is there");
         if service.roles.iter().all(|role| role.state == RoleState::Running) {
-            service.turn(now, ServiceState::Running);
+            service.run_watched(now);
         }
     }
 
-    /// A VM that is done lowers the cardinality; one that does not run is a warning.
-    fn watch(&mut self, id: Id) {
-        let now = self.now_s();
-        let done = |vm: &Id| self.vms.get(vm).is_none_or(|vm| vm.is_done());
-        let ill = |vm: &Id| {
-            self.vms.get(vm).is_some_and(|vm| {
-                vm.is_failed()
-                    || (vm.state == VmState::Active && vm.lcm == super::LcmState::Unknown)
-                    || matches!(
-                        vm.state,
-                        VmState::Poweroff | VmState::Undeployed | VmState::Stopped | VmState::Suspended
-                    )
-            })
-        };
-        let seen: Vec<(Vec<Id>, bool)> = self.services[&id]
-            .roles
-            .iter()
-            .map(|role| {
-                let vms = role.vms();
-                (vms.iter().filter(|vm| done(vm)).copied().collect(), vms.iter().any(ill))
-            })
-            .collect();
-        let service = self.services.get_mut(&id).expect("it is there");
-        for (role, (gone, ill)) in service.roles.iter_mut().zip(&seen) {
-            if !gone.is_empty() {
-                role.forget(gone);
-                role.cardinality = role.vms().len() as i64;
-            }
-            role.state = if *ill { RoleState::Warning } else { RoleState::Running };
+    fn condition(&self, vm: Id) -> Condition {
+        match self.vms.get(&vm) {
+            None => Condition::Done,
+            Some(vm) if vm.is_done() => Condition::Done,
+            Some(vm) if vm.is_running() => Condition::Running,
+            Some(vm) if vm.is_failed() || vm.is_lost() || vm.state == VmState::Poweroff => Condition::Faulty,
+            Some(_) => Condition::Other,
         }
-        let ill = seen.iter().any(|(_, ill)| *ill);
-        let gone = seen.iter().any(|(gone, _)| !gone.is_empty());
+    }
+
+    /// The watchdog. A VM that is done lowers the cardinality, and takes no warning back; a faulty one is a warning until
+    /// a VM of the same role comes up.
+    fn watch(&mut self, id: Id) {
+        if !self.services[&id].watched {
+            return;
+        }
+        let now = self.now_s();
+        let mut events = Vec::new();
+        for (at, role) in self.services[&id].roles.iter().enumerate() {
+            let heard = role.vms().into_iter().map(|vm| (at, vm, self.condition(vm)));
+            events.extend(heard.filter(|(_, vm, condition)| role.noticed.get(vm) != Some(condition)));
+        }
+        let service = self.services.get_mut(&id).expect("it is there");
+        let mut gone = false;
+        for (at, vm, condition) in events {
+            let role = &mut service.roles[at];
+            role.noticed.insert(vm, condition);
+            match condition {
+                Condition::Done => {
+                    role.forget(&[vm]);
+                    role.noticed.remove(&vm);
+                    role.cardinality = (role.cardinality - 1).max(0);
+                    gone = true;
+                }
+                Condition::Faulty => {
+                    role.state = RoleState::Warning;
+                    service.turn(now, ServiceState::Warning);
+                }
+                Condition::Running => {
+                    role.state = RoleState::Running;
+                    if service.roles.iter().all(|role| role.state == RoleState::Running) {
+                        service.turn(now, ServiceState::Running);
+                    }
+                }
+                Condition::Other => {}
+            }
+        }
         let empty = service.roles.iter().all(|role| role.vms().is_empty());
-        service.turn(now, if ill { ServiceState::Warning } else { ServiceState::Running });
         let automatic = service.body.get("automatic_deletion") == Some(&Value::Bool(true));
         if gone && empty && automatic {
             self.begin_undeploy(id);
@@ -246,8 +268,11 @@ impl Cloud {
     fn scaling(&mut self, id: Id) {
         let now = self.now_s();
         let service = self.services[&id].clone();
-        let Some(at) = service.roles.iter().position(|role| role.state == RoleState::Scaling) else {
-            return self.services.get_mut(&id).expect("it is there").turn(now, ServiceState::Running);
+        let Some(at) = service.roles.iter().position(|role| role.awaited.is_some() && role.is_scaling()) else {
+            if service.state == ServiceState::Scaling {
+                self.services.get_mut(&id).expect("it is there").run_watched(now);
+            }
+            return;
         };
         let role = &service.roles[at];
         let finished = match role.scale_way {
@@ -257,7 +282,7 @@ impl Cloud {
                 }
                 true
             }
-            _ => match self.fleet(&role.vms(), service.gated()) {
+            _ => match self.fleet(role.awaited.as_deref().unwrap_or_default(), service.gated()) {
                 Fleet::Up => true,
                 Fleet::Coming => return,
                 Fleet::Failed => false,
@@ -267,6 +292,7 @@ impl Cloud {
         let second_ms = self.pace.second_ms;
         let service = self.services.get_mut(&id).expect("it is there");
         let role = &mut service.roles[at];
+        role.awaited = None;
         if !finished {
             role.state = RoleState::FailedScaling;
             return service.turn(now, ServiceState::FailedScaling);
@@ -289,7 +315,7 @@ impl Cloud {
             }
             role.state = RoleState::Running;
         }
-        service.turn(now, ServiceState::Running);
+        service.run_watched(now);
     }
 
     pub(super) fn begin_undeploy(&mut self, id: Id) {
@@ -325,7 +351,7 @@ impl Cloud {
             if service.roles.iter().any(|role| role.name == name && role.state == RoleState::Done) {
                 service.roles.retain(|role| role.name != name);
                 service.removing = None;
-                service.turn(now, ServiceState::Running);
+                service.run_watched(now);
             }
         } else if service.roles.iter().all(|role| role.state == RoleState::Done) {
             let made = service.made.clone();

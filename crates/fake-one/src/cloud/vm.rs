@@ -54,6 +54,8 @@ pub(super) enum Aim {
 }
 
 const HOSTS: i64 = 2;
+/// In front of what oned says of a VM; the true date would say nothing more.
+const RECORDED_DATE: &str = "Sun Nov 15 07:25:28 2026";
 
 impl Vm {
     pub fn is_done(&self) -> bool {
@@ -66,6 +68,16 @@ impl Vm {
 
     pub fn is_failed(&self) -> bool {
         self.state == VmState::Active && self.lcm.is_failure()
+    }
+
+    /// Its host does not answer.
+    pub fn is_lost(&self) -> bool {
+        self.state == VmState::Active && self.lcm == LcmState::Unknown
+    }
+
+    /// Stopped by somebody, and nothing happens with it.
+    pub fn is_at_rest(&self) -> bool {
+        matches!(self.state, VmState::Poweroff | VmState::Undeployed | VmState::Stopped | VmState::Suspended)
     }
 
     pub fn address(&self) -> Option<&str> {
@@ -149,6 +161,9 @@ impl Cloud {
     fn step(&mut self, id: Id, next: Next) {
         match next {
             Next::Deploy => {
+                if self.waits_for_room(id) {
+                    return self.after(id, self.pace.schedule_ms, Next::Deploy);
+                }
                 let (lcm, boot) = match self.vms[&id].boots {
                     0 => (LcmState::Prolog, LcmState::Boot),
                     _ => (LcmState::PrologUndeploy, LcmState::BootUndeploy),
@@ -178,10 +193,24 @@ impl Cloud {
         }
     }
 
+    /// The scheduler says of a VM that it cannot place why, and takes it back once it can.
+    fn waits_for_room(&mut self, id: Id) -> bool {
+        let name = self.vms[&id].owned.name.clone();
+        let why = self.faults.unplaced(&name);
+        let vm = self.vms.get_mut(&id).expect("it is there");
+        match &why {
+            Some(why) => vm.user_template.set("SCHED_MESSAGE", format!("{RECORDED_DATE}: {why}")),
+            None => drop(vm.user_template.erase("SCHED_MESSAGE")),
+        }
+        why.is_some()
+    }
+
     pub(super) fn boot(&mut self, id: Id, lcm: LcmState) {
         let name = self.vms[&id].owned.name.clone();
         self.turn(id, VmState::Active, lcm);
         if self.faults.takes_boot(&name) {
+            let vm = self.vms.get_mut(&id).expect("it is there");
+            vm.user_template.set("ERROR", format!("{RECORDED_DATE}: DEPLOY: ERROR: deploy: cannot start the domain"));
             self.turn(id, VmState::Active, LcmState::BootFailure);
             return;
         }

@@ -9,6 +9,7 @@ impl Cloud {
         let (state, lcm) = (vm.state, vm.lcm);
         let running = state == VmState::Active && lcm == LcmState::Running;
         let lost = state == VmState::Active && lcm == LcmState::Unknown;
+        let failed = state == VmState::Active && lcm.is_failure();
         let (verb, hard) = match action.strip_suffix("-hard") {
             Some(verb) if ["terminate", "poweroff", "undeploy", "reboot"].contains(&verb) => (verb, true),
             _ => (action, false),
@@ -30,6 +31,14 @@ impl Cloud {
                 self.vms.get_mut(&id).expect("it was there").aim = Some(Aim::Done);
                 self.turn(id, VmState::Active, LcmState::Epilog);
                 self.after(id, self.pace.shutdown_ms, Next::Settle);
+            }
+            ("terminate", _) if failed => {
+                self.vms.get_mut(&id).expect("it was there").aim = Some(Aim::Done);
+                self.turn(id, VmState::Active, LcmState::CleanupDelete);
+                self.after(id, self.pace.shutdown_ms, Next::Settle);
+            }
+            ("terminate", VmState::Active) if hard && lcm == LcmState::Shutdown => {
+                self.stop(id, LcmState::Shutdown, Aim::Done, hard);
             }
             ("poweroff", _) if running || lost => self.stop(id, LcmState::ShutdownPoweroff, Aim::Poweroff, hard),
             ("undeploy", _) if running || lost => self.stop(id, LcmState::ShutdownUndeploy, Aim::Undeployed, hard),

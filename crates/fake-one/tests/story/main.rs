@@ -92,13 +92,18 @@ fn act(handle: &Handle, words: &[&str]) -> Vec<String> {
                 cloud.faults.frozen = true;
             }
             ["document"] => {
-                cloud.add_document(0, "other", 55, Default::default());
+                cloud.add_document(0, "other", 55, Default::default()).expect("oneadmin may");
             }
             ["instantiate", template, name] => {
                 let merge = serde_json::json!({"name": name});
                 let template = template.parse().expect("a number");
                 if let Err(error) = cloud.instantiate_service(0, template, Some(&merge)) {
                     return vec![error.text];
+                }
+            }
+            ["resume", vm] => {
+                if let Err(refused) = cloud.act(vm.parse().expect("a number"), "resume") {
+                    return vec![refused.message];
                 }
             }
             ["fail", name] => {
