@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use trellis_client::NodeKey;
+use trellis_one::Backoff;
 use trellis_one::gate::OneGate;
 
 use crate::context::Values;
@@ -66,6 +67,9 @@ pub struct Agent {
     stamp: Option<Stamp>,
     gate: Option<OneGate>,
     gate_looked: Option<Instant>,
+    /// How long the next look can wait, and what comes after that.
+    gate_pause: Duration,
+    gate_pauses: Backoff,
     gate_refusals: u32,
     /// The VM as OneGate showed it last.
     wishes: Wishes,
@@ -75,6 +79,8 @@ pub struct Agent {
     joining: Joining,
     shards: Shards,
     shards_looked: Option<Instant>,
+    shards_pauses: Backoff,
+    shards_pause: Duration,
 
     /// What is in force.
     recipe: Option<Recipe>,
@@ -150,6 +156,8 @@ impl Agent {
             stamp: None,
             gate: None,
             gate_looked: None,
+            gate_pause: look::GATE_INTERVAL,
+            gate_pauses: Backoff::exponential(look::GATE_INTERVAL, look::IDLE_GATE_INTERVAL),
             gate_refusals: 0,
             wishes,
             settings: None,
@@ -157,6 +165,8 @@ impl Agent {
             joining: Joining::default(),
             shards,
             shards_looked: None,
+            shards_pauses: Backoff::exponential(search::SHARDS, search::IDLE_SHARDS),
+            shards_pause: search::SHARDS,
             recipe: None,
             in_force: None,
             standing: Standing::default(),

@@ -10,8 +10,9 @@ use trellis_one::keys;
 use crate::settings::{Framework, Role};
 use crate::trouble::Trouble;
 
-/// So often the agent says that it is there, whether anything changed or not.
-pub const HEARTBEAT_S: i64 = 60;
+/// So often the agent says that it is there, whether anything changed or not. Each time costs the front-end two requests, and a
+/// process for each to check who asks.
+pub const HEARTBEAT_S: i64 = 120;
 
 /// READY is said no longer than this of a program that has ended: its end wakes the agent. What OneGate takes to answer comes on
 /// top. Who is ended by the agent itself is not READY before that.
@@ -225,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_said_and_once_a_minute_that_somebody_is_there() {
+    fn only_what_is_new_is_said_and_now_and_then_that_somebody_is_there() {
         let mut publication = Publication::default();
         let wanted = attributes(&superlink(), &Seen { serving: true, ..Seen::default() }, None);
         let first = publication.due(&wanted, 1000).expect("nothing was said yet");
         assert!(first.set.len() > 5 && first.erase.is_empty(), "{first:?}");
         publication.said(&first, 1000);
-        assert_eq!(publication.due(&wanted, 1059), None);
-        let beat = publication.due(&wanted, 1060).expect("a minute went by");
+        assert_eq!(publication.due(&wanted, 1000 + HEARTBEAT_S - 1), None);
+        let beat = publication.due(&wanted, 1000 + HEARTBEAT_S).expect("it is time");
         assert_eq!(beat.set.keys().collect::<Vec<_>>(), ["TRELLIS_SEEN"]);
         let trouble = Trouble::new(Code::PortBusy, "x");
         let bad = attributes(&superlink(), &Seen::default(), Some(&trouble));

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use trellis_one::keys;
 
 /// Of what is told through OneGate; the whole text is in the log.
 const LONGEST_ATTRIBUTE: usize = 900;
@@ -28,6 +29,7 @@ pub enum Code {
     ClockSkew,
     GpuMissing,
     StartFailed,
+    JoinRefused,
     HealthCheckTimeout,
 }
 
@@ -172,6 +174,14 @@ pub const TABLE: &[Entry] = &[
         cause: "a program, an interpreter or an image is missing, or it refuses its arguments",
         check: "read its log: journalctl -u 'trellis-*', or what `trellis appliance run` prints",
         is_final: true,
+    },
+    Entry {
+        code: Code::JoinRefused,
+        word: keys::JOIN_REFUSED,
+        symptom: "A SuperNode runs and is not connected; only known nodes take part.",
+        cause: "the SuperLink does not know the node's join token: it was used by another node, or the SuperLink lost its state",
+        check: "a control plane gives the node a new token by itself; without one, make a token (`trellis node token`) and set FL_JOIN_TOKEN",
+        is_final: false,
     },
     Entry {
         code: Code::HealthCheckTimeout,

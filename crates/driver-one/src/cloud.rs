@@ -6,15 +6,16 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use trellis_one::flow::{FlowVersion, Instantiation, KeptTemplate, OneFlow, Service};
 use trellis_one::{
-    Endpoint, Error, FlowRefusal, Image, Oned, Recovery, Session, Template, Update, Vm, VmFilter, explain, session_file,
+    Endpoint, Error, FlowRefusal, Image, Oned, Session, Template, Update, Vm, VmFilter, explain, explain_message,
+    session_file,
 };
 use trellis_spec::{Name, OneSite};
 
 use crate::next::Step;
-use crate::render::{labels, service_name};
+use crate::render::{context, labels, service_name};
 use crate::view::{
-    ImageSeen, Named, RoleSeen, ServiceSeen, ServiceTemplateSeen, TemplateSeen, View, VmSeen, image_state, life,
-    service_state,
+    ContextSecrets, ImageSeen, Named, RoleSeen, ServiceSeen, ServiceTemplateSeen, TemplateSeen, View, VmSeen,
+    image_state, life, service_state,
 };
 
 const FLOW_PORT: u16 = 2474;
@@ -22,7 +23,7 @@ const FLOW_PORT: u16 = 2474;
 const DEFAULT_DATASTORE: i32 = 1;
 
 /// Why a look or a step came to nothing.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Trouble {
     pub why: String,
     /// It may go by itself.
@@ -95,7 +96,11 @@ impl Cloud {
         let kept = kept.iter().filter(|template| template.name == name);
         Ok(View {
             templates: own
-                .map(|template| TemplateSeen { id: seen(template.id), attributes: texts(&template.template) })
+                .map(|template| TemplateSeen {
+                    id: seen(template.id),
+                    attributes: texts(&template.template),
+                    secrets: context_secrets(&template.template),
+                })
                 .collect(),
             images: images.iter().map(image_seen).collect(),
             networks: networks.into_iter().map(|one| Named { id: seen(one.id), name: one.name }).collect(),
@@ -146,7 +151,6 @@ async fn carry_out(Callers { oned, flow }: &Callers, step: &Step) -> Result<(), 
             oned.vm_update(sent(*vm), &template, Update::Merge).await
         }
         Step::Act { vm, action } => oned.vm_action(sent(*vm), *action).await,
-        Step::RetryVm { vm } => oned.vm_recover(sent(*vm), Recovery::Retry).await,
     }
 }
 
@@ -191,10 +195,27 @@ fn vm_seen(vm: &Vm) -> VmSeen {
         id: seen(vm.id),
         life: life(vm.state.number(), vm.lcm_state.number()),
         state: vm.condition(),
-        error: vm.attribute("ERROR").map(str::to_owned),
+        error: vm.attribute("ERROR").or_else(|| vm.attribute("SCHED_MESSAGE")).map(undated),
         attributes: texts(&vm.user_template),
         addresses: addresses.collect(),
+        secrets: context_secrets(&vm.template),
     }
+}
+
+/// oned puts a date in front of what it says of a VM: `Sun Nov 15 07:25:28 2026: `.
+fn undated(message: &str) -> String {
+    const DATE_CHARS: usize = 24;
+    let dated = message.get(DATE_CHARS..).and_then(|rest| rest.strip_prefix(": "));
+    let is_date = message.bytes().take(DATE_CHARS).filter(|byte| *byte == b':').count() == 2;
+    dated.filter(|_| is_date).unwrap_or(message).to_owned()
+}
+
+fn context_secrets(template: &Template) -> ContextSecrets {
+    let said = |name: &str| {
+        let value = template.pair("CONTEXT", &format!("{}{name}", context::PREFIX));
+        value.filter(|value| !value.is_empty()).map(str::to_owned)
+    };
+    ContextSecrets { admin_token: said(context::ADMIN_TOKEN), tunnel_key: said(context::TUNNEL_KEY) }
 }
 
 fn image_seen(image: &Image) -> ImageSeen {
@@ -226,7 +247,7 @@ fn service_seen(service: &Service) -> Option<ServiceSeen> {
         state: service_state(service.state.number()),
         word: service.state.to_string(),
         roles: roles.collect(),
-        error: service.last_error().map(str::to_owned),
+        error: service.last_error().map(explain_message),
     })
 }
 

@@ -95,7 +95,7 @@ impl OneHouse {
         let fleet = Fleet::open(&self.settings, federation, site, cloud);
         let fleet = Arc::new(fleet.map_err(|error| error.to_string())?);
         fleets.insert(key, Arc::clone(&fleet));
-        locked(&self.keepers).spawn(keeper::keep(Arc::clone(&fleet), self.settings.pace));
+        locked(&self.keepers).spawn(keeper::keep(Arc::clone(&fleet)));
         Ok(fleet)
     }
 }

@@ -1,15 +1,16 @@
 //! All parts of one federation at one site: their records, whose orders count, what was seen last. Takes orders, and tells what
-//! is there; who carries out what the records ask for is the [`crate::keeper`].
+//! is there; who looks, and carries out what the records ask for, is the [`crate::keeper`].
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
-use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 use trellis_one::keys::TRELLIS_INSTANCE;
 use trellis_plan::{
     Action, Desired, Millis, Observation, Offer, Orders, Outcome, PoolRules, ResourceId, Seen, Sighting, Spec, Verb,
@@ -20,8 +21,9 @@ use crate::cloud::{Cloud, Trouble};
 use crate::disk;
 use crate::driver::{HouseSettings, Wake};
 use crate::home::Home;
+use crate::keeper::Pace;
 use crate::memory::{Limits, Memory};
-use crate::next::settle;
+use crate::next::{Heard, settle};
 use crate::record::{Record, Told, VERSION};
 use crate::render::RoleOf;
 use crate::render::labels;
@@ -30,6 +32,11 @@ use crate::view::{Life, View};
 
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// A caller that wants a newer view waits so long for it: less than a controller waits for a driver. A slower cloud is told
+/// of as it was seen last.
+const OBSERVE_WAIT: Duration = Duration::from_secs(2);
+/// A cloud that has answered nothing for so long cannot be reached. Real ones take up to 14 s under load.
+const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 pub struct Fleet {
     pub federation: Name,
@@ -41,11 +48,16 @@ pub struct Fleet {
     pub wake: Wake,
     /// The authorities of a coordinator that another driver made.
     pub trust: Option<PathBuf>,
-    /// Something else is wanted than before.
-    pub changed: Notify,
+    pub pace: Pace,
+    /// Somebody waits for a look.
+    pub woken: Notify,
+    /// Something else is wanted than before: glancing is not enough.
+    changed: AtomicBool,
+    /// How many looks there were, whatever came of them.
+    looks: watch::Sender<u64>,
     state: Mutex<State>,
-    /// By pool: rules that OneFlow itself follows.
-    rules: StdMutex<BTreeMap<Name, PoolRules>>,
+    /// What the document wants here; `None`: nobody has said yet.
+    heard: StdMutex<Option<Heard>>,
     /// Held as long as the fleet is there.
     _lock: File,
 }
@@ -58,8 +70,15 @@ pub struct State {
     pub memory: Memory,
     /// What stands in the way of parts that have no VM, and does not go by itself.
     pub trouble: Option<String>,
+    /// Why parts wait that have no VM, or no join token; it may go by itself.
+    pub hindrance: Option<String>,
     /// As it was seen last.
     pub view: Option<View>,
+    pub viewed: Option<Instant>,
+    /// When the cloud last answered anything.
+    pub answered: Option<Instant>,
+    /// Why the last look came to nothing.
+    pub failure: Option<Trouble>,
 }
 
 impl Fleet {
@@ -80,7 +99,18 @@ impl Fleet {
             }
         }
         let orders = disk::read_json(&home.orders())?.unwrap_or_default();
-        let state = State { records, unreadable, orders, memory: Memory::default(), trouble: None, view: None };
+        let state = State {
+            records,
+            unreadable,
+            orders,
+            memory: Memory::default(),
+            trouble: None,
+            hindrance: None,
+            view: None,
+            viewed: None,
+            answered: None,
+            failure: None,
+        };
         Ok(Fleet {
             federation: federation.clone(),
             site: site.clone(),
@@ -89,9 +119,12 @@ impl Fleet {
             limits: settings.limits,
             wake: Arc::clone(&settings.wake),
             trust: (settings.trust)(federation),
-            changed: Notify::new(),
+            pace: settings.pace,
+            woken: Notify::new(),
+            changed: AtomicBool::new(true),
+            looks: watch::Sender::new(0),
             state: Mutex::new(state),
-            rules: StdMutex::default(),
+            heard: StdMutex::default(),
             _lock: lock,
         })
     }
@@ -109,53 +142,93 @@ impl Fleet {
         let mut known = locked(&self.cloud);
         if known.one != cloud.one {
             *known = Arc::clone(cloud);
-            self.changed.notify_one();
+            self.change();
         }
     }
 
-    /// Rules of pools, as the document has them now.
+    /// Something else is wanted: the keeper looks at everything, now.
+    fn change(&self) {
+        self.changed.store(true, Ordering::Relaxed);
+        self.woken.notify_one();
+    }
+
+    /// Whether something else is wanted than at the last time that this was asked.
+    pub fn take_change(&self) -> bool {
+        self.changed.swap(false, Ordering::Relaxed)
+    }
+
+    /// A look is over.
+    pub fn looked(&self) {
+        self.looks.send_modify(|looks| *looks += 1);
+    }
+
+    /// What the document wants here now.
     pub fn hear(&self, wanted: &[&Desired]) {
-        let mut rules = BTreeMap::new();
-        for desired in wanted {
-            let found = match &desired.spec {
-                Spec::Node(spec) => spec.rules.as_ref(),
-                Spec::Coordinator(_) => None,
-            };
-            if let (Some(key), Some(found)) = (desired.id.node_key(), found) {
-                rules.insert(key.pool.clone(), found.clone());
-            }
-        }
-        let mut known = locked(&self.rules);
-        if *known != rules {
-            *known = rules;
-            self.changed.notify_one();
+        let wanted: Heard = wanted.iter().map(|desired| (desired.id.clone(), (*desired).clone())).collect();
+        let mut known = locked(&self.heard);
+        if known.as_ref() != Some(&wanted) {
+            *known = Some(wanted);
+            self.change();
         }
     }
 
+    pub fn heard(&self) -> Option<Heard> {
+        locked(&self.heard).clone()
+    }
+
+    /// By pool: rules that OneFlow itself follows.
     pub fn rules(&self) -> BTreeMap<Name, PoolRules> {
-        locked(&self.rules).clone()
+        let heard = locked(&self.heard);
+        let rules = heard.iter().flatten().filter_map(|(id, desired)| match &desired.spec {
+            Spec::Node(spec) => Some((id.node_key()?.pool.clone(), spec.rules.clone()?)),
+            Spec::Coordinator(_) => None,
+        });
+        rules.collect()
     }
 
     pub async fn observe(&self, cloud: &Cloud) -> Observation {
-        match cloud.glance(&self.federation, &self.site).await {
-            Ok(view) => self.seen(view).await,
-            Err(Trouble { why, .. }) => {
-                cloud.forget().await;
+        if cloud.one != self.cloud().one {
+            // A document that somebody only tries out: the keeper looks elsewhere.
+            return match cloud.glance(&self.federation, &self.site).await {
+                Ok(view) => self.seen(&*self.lock().await, &view),
+                Err(Trouble { why, .. }) => {
+                    cloud.forget().await;
+                    Observation::Unreachable { why }
+                }
+            };
+        }
+        self.await_look().await;
+        let state = self.lock().await;
+        let silent = state.answered.is_none_or(|at| at.elapsed() > MAX_SILENCE);
+        match (&state.view, &state.failure) {
+            (_, Some(failure)) if silent || !failure.passes => Observation::Unreachable { why: failure.why.clone() },
+            (Some(_), None) if silent => {
+                let why = format!("no answer for {} s", MAX_SILENCE.as_secs());
                 Observation::Unreachable { why }
             }
+            (Some(view), _) => self.seen(&state, view),
+            (None, _) => state.unseen(),
         }
     }
 
-    async fn seen(&self, view: View) -> Observation {
-        let rules = self.rules();
-        let mut state = self.lock().await;
-        let now_ms = now_ms();
-        state.memory.look(&view, &self.limits, now_ms);
-        let mut resources = state.sightings(&view, &self.limits, now_ms);
+    /// Waits for a look, unless the last one is not old; no longer than callers wait.
+    async fn await_look(&self) {
+        let mut looks = self.looks.subscribe();
+        let is_fresh = |at: Instant| at.elapsed() <= self.pace.resting + self.pace.resting / 2;
+        if self.lock().await.viewed.is_some_and(is_fresh) {
+            return;
+        }
+        looks.mark_unchanged();
+        self.woken.notify_one();
+        let _ = tokio::time::timeout(OBSERVE_WAIT, looks.changed()).await;
+    }
+
+    fn seen(&self, state: &State, view: &View) -> Observation {
+        let heard = self.heard();
+        let mut resources = state.sightings(view, heard.as_ref(), &self.limits, now_ms());
         let lost = state.unreadable.iter().map(|(id, why)| (id.clone(), Sighting::Unknown { why: why.clone() }));
         resources.extend(lost);
-        let sizes = sizes(&view, &rules);
-        state.view = Some(view);
+        let sizes = sizes(view, &self.rules());
         Observation::Seen(Seen { resources, complete: true, offer: Offer::default(), sizes })
     }
 
@@ -178,7 +251,7 @@ impl Fleet {
             Some(record) => self.turn(&mut state, &record, action)?,
             None => self.begin(&mut state, action).await?,
         };
-        self.changed.notify_one();
+        self.change();
         Ok(outcome)
     }
 
@@ -188,7 +261,7 @@ impl Fleet {
             Err(refused) => Ok(refused),
             Ok(turn) => {
                 if matches!(action.verb, Verb::Restart { .. } | Verb::Replace(_)) {
-                    state.memory.forgive(record.vm);
+                    state.memory.forgive();
                     state.trouble = None;
                 }
                 if turn.record != *record {
@@ -219,7 +292,7 @@ impl Fleet {
                     Ok(view) => view,
                     Err(Trouble { why, .. }) => return Ok(Outcome::Refused { why, retry: true }),
                 };
-                if let Some(record) = settle(&state.records, &view, now_ms()).found(id) {
+                if let Some(record) = settle(&state.records, &view, None, now_ms()).found(id) {
                     return self.turn(state, &record, action);
                 }
                 self.note_gone(state, id, action.order)?;
@@ -254,13 +327,27 @@ impl Fleet {
 
 impl State {
     /// What is told of every part, with what this look shows for the first time.
-    pub fn sightings(&self, view: &View, limits: &Limits, now_ms: Millis) -> BTreeMap<ResourceId, Sighting> {
+    pub fn sightings(
+        &self,
+        view: &View,
+        heard: Option<&Heard>,
+        limits: &Limits,
+        now_ms: Millis,
+    ) -> BTreeMap<ResourceId, Sighting> {
         let mut records = self.records.clone();
-        for record in settle(&self.records, view, now_ms).changed {
+        for record in settle(&self.records, view, heard, now_ms).changed {
             records.insert(record.id.clone(), record);
         }
-        let looked = Looked { view, memory: &self.memory, limits, trouble: self.trouble.as_deref(), now_ms };
+        let (trouble, hindrance) = (self.trouble.as_deref(), self.hindrance.as_deref());
+        let looked = Looked { view, memory: &self.memory, limits, trouble, hindrance, now_ms };
         records.values().map(|record| (record.id.clone(), sight(record, &looked))).collect()
+    }
+
+    /// The cloud has not answered yet: what there is may be there or not.
+    fn unseen(&self) -> Observation {
+        let unknown = || Sighting::Unknown { why: "the cloud has not answered yet".to_owned() };
+        let resources = self.records.keys().map(|id| (id.clone(), unknown())).collect();
+        Observation::Seen(Seen { resources, complete: false, ..Seen::default() })
     }
 
     fn told(&self, record: &Record) -> Told {
@@ -270,22 +357,23 @@ impl State {
             Some(vm) => Told {
                 instance: vm.attribute(TRELLIS_INSTANCE).map(str::to_owned),
                 runs: vm.life == Life::Runs,
-                lost: vm.life == Life::Stops,
+                lost: matches!(vm.life, Life::Stops | Life::Failed),
             },
         }
     }
 }
 
-/// Of pools whose size OneFlow decides: what it decided.
+/// Of pools whose size OneFlow decides: what it decided, over all services that have VMs of the pool.
 fn sizes(view: &View, rules: &BTreeMap<Name, PoolRules>) -> BTreeMap<Name, u32> {
-    let Some(service) = view.service() else { return BTreeMap::new() };
-    let size = |pool: &Name| {
+    let size = |(pool, rules): (&Name, &PoolRules)| {
         let of_pool = |vm: &&crate::view::VmSeen| vm.attribute(labels::POOL) == Some(pool.as_str());
         let long = RoleOf::long_name(pool);
         let name = view.vms.iter().find(of_pool).and_then(|vm| vm.role()).unwrap_or(&long);
-        service.role(name).map(|role| (pool.clone(), role.cardinality))
+        let roles = view.services.iter().filter_map(|service| service.role(name));
+        let sum = roles.map(|role| role.cardinality).reduce(|sum, more| sum.saturating_add(more))?;
+        Some((pool.clone(), if view.services.len() > 1 { sum.min(rules.max) } else { sum }))
     };
-    rules.keys().filter_map(size).collect()
+    rules.iter().filter_map(size).collect()
 }
 
 type Found = (ResourceId, Result<Record, String>);

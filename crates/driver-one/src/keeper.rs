@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use trellis_plan::{Phase, ResourceId, Sighting};
 use trellis_spec::OneSite;
@@ -15,19 +15,21 @@ use crate::disk;
 use crate::fleet::{Fleet, State, now_ms};
 use crate::next::{Ground, Next, Step, lacks_token, next, settle};
 use crate::record::Record;
-use crate::secrets::Secrets;
-use crate::view::View;
+use crate::secrets::{self, Secrets};
+use crate::view::{ServiceState, View};
 
 /// How often the cloud is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// While something is on its way.
+    /// While something is on its way; then less and less often while nothing comes of it.
     pub turning: Duration,
     /// While all is as it should be.
     pub resting: Duration,
     /// After trouble, at first; then twice as long each time.
     pub trouble: Duration,
     pub longest: Duration,
+    /// While all rests only VMs and services are looked at, but for once in so long.
+    pub whole: Duration,
 }
 
 impl Default for Pace {
@@ -37,69 +39,156 @@ impl Default for Pace {
             resting: Duration::from_secs(10),
             trouble: Duration::from_secs(2),
             longest: Duration::from_secs(60),
+            whole: Duration::from_secs(300),
         }
     }
 }
 
-/// Goes on as long as the driver is there.
-pub async fn keep(fleet: Arc<Fleet>, pace: Pace) {
-    let mut told = BTreeMap::new();
-    let mut pause = pace.trouble;
+/// What came of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passed {
+    /// Something was done, or is no longer what it was.
+    Moved,
+    /// Something is on its way, and did not change.
+    Waits,
+    Rests,
+    /// Nothing is wanted here, and nothing is left.
+    Over,
+}
+
+/// Goes on as long as the driver is there. Of a federation of which nothing is left it asks nothing, until somebody wants
+/// something.
+pub async fn keep(fleet: Arc<Fleet>) {
+    let pace = fleet.pace;
+    let mut keeper = Keeper { fleet: &fleet, told: Phases::new(), whole: None };
+    let (mut pause, mut wait) = (pace.trouble, pace.turning);
+    let mut rests = false;
     loop {
-        let wait = match pass(&fleet, &mut told).await {
-            Ok(true) => pace.turning,
-            Ok(false) => pace.resting,
+        let passed = keeper.pass(fleet.take_change() || !rests).await;
+        let next = match &passed {
+            Ok(Passed::Moved) => Some(pace.turning),
+            Ok(Passed::Waits) => Some((wait * 2).min(pace.resting)),
+            Ok(Passed::Rests) => Some(pace.resting),
+            Ok(Passed::Over) => None,
             Err(trouble) => {
                 tracing::warn!(federation = %fleet.federation, site = %fleet.site, "{}", trouble.why);
                 fleet.cloud().forget().await;
-                let wait = pause;
-                pause = (pause * 2).min(pace.longest);
-                tokio::select! {
-                    () = tokio::time::sleep(wait) => {}
-                    () = fleet.changed.notified() => {}
-                }
-                continue;
+                Some(pause)
             }
         };
-        pause = pace.trouble;
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = fleet.changed.notified() => {}
+        rests = matches!(passed, Ok(Passed::Rests | Passed::Over));
+        pause = if passed.is_err() { (pause * 2).min(pace.longest) } else { pace.trouble };
+        wait = next.unwrap_or(pace.turning);
+        fleet.looked();
+        match next {
+            Some(wait) => drop(tokio::time::timeout(wait, fleet.woken.notified()).await),
+            None => fleet.woken.notified().await,
         }
     }
 }
 
 type Phases = BTreeMap<ResourceId, String>;
 
-/// One look, and what follows from it. `true`: something is on its way.
-async fn pass(fleet: &Fleet, told: &mut Phases) -> Result<bool, Trouble> {
-    let cloud = fleet.cloud();
-    let view = cloud.look(&fleet.federation, &fleet.site).await?;
-    let lacking = {
-        let mut state = fleet.lock().await;
-        follow(fleet, &mut state, &view).map_err(broken)?;
-        state.records.values().filter(|record| lacks_token(record)).cloned().collect::<Vec<Record>>()
-    };
-    let waits = enrol(fleet, lacking).await;
-    let decided = {
-        let mut state = fleet.lock().await;
-        let mut decided = decide(fleet, &cloud.one, &state, &view).map_err(broken)?;
-        decided.troubles.extend(waits);
-        state.trouble = (!decided.troubles.is_empty()).then(|| decided.troubles.join("; "));
-        tell(fleet, &state, &view, told);
-        state.view = Some(view);
-        decided
-    };
-    let busy = !decided.steps.is_empty() || told.values().any(|word| word != "ready");
-    carry_out(fleet, &cloud, &decided.steps).await?;
-    Ok(busy)
+struct Keeper<'a> {
+    fleet: &'a Fleet,
+    /// How parts were when somebody was last woken.
+    told: Phases,
+    /// When everything was last looked at.
+    whole: Option<Instant>,
+}
+
+impl Keeper<'_> {
+    /// One look, and what follows from it. `whole`: at everything that steps follow from.
+    async fn pass(&mut self, whole: bool) -> Result<Passed, Trouble> {
+        let fleet = self.fleet;
+        let cloud = fleet.cloud();
+        let is_old = self.whole.is_none_or(|at| at.elapsed() >= fleet.pace.whole);
+        let whole = whole || is_old;
+        let looked = match whole {
+            true => cloud.look(&fleet.federation, &fleet.site).await,
+            false => self.glance(&cloud).await,
+        };
+        fleet.lock().await.failure = looked.as_ref().err().cloned();
+        let view = looked?;
+        if whole {
+            self.whole = Some(Instant::now());
+        }
+        let lacking = {
+            let mut state = fleet.lock().await;
+            state.answered = Some(Instant::now());
+            follow(fleet, &mut state, &view).map_err(broken)?;
+            state.records.values().filter(|record| lacks_token(record)).cloned().collect::<Vec<Record>>()
+        };
+        let waits = enrol(fleet, lacking).await;
+        let (steps, moved) = {
+            let mut state = fleet.lock().await;
+            let decided = decide(fleet, &cloud.one, &state, &view).map_err(broken)?;
+            state.trouble = (!decided.troubles.is_empty()).then(|| decided.troubles.join("; "));
+            state.hindrance = hindrance(&view, waits, state.hindrance.take(), !decided.steps.is_empty());
+            let moved = self.tell(&state, &view);
+            state.view = Some(view);
+            state.viewed = Some(Instant::now());
+            (decided.steps, moved)
+        };
+        if !whole && !steps.is_empty() {
+            // What they follow from may be old.
+            return Ok(Passed::Moved);
+        }
+        carry_out(fleet, &cloud, &steps).await?;
+        let over = fleet.lock().await.records.is_empty();
+        Ok(match () {
+            () if !steps.is_empty() || moved => Passed::Moved,
+            () if over => Passed::Over,
+            () if self.told.values().any(|word| word != "ready") => Passed::Waits,
+            () => Passed::Rests,
+        })
+    }
+
+    /// VMs and services as they are now, and the rest as it was.
+    async fn glance(&self, cloud: &Cloud) -> Result<View, Trouble> {
+        let View { vms, services, .. } = cloud.glance(&self.fleet.federation, &self.fleet.site).await?;
+        let before = self.fleet.lock().await.view.clone().unwrap_or_default();
+        Ok(View { vms, services, ..before })
+    }
+
+    /// Wakes who waits when a part is not what it was.
+    fn tell(&mut self, state: &State, view: &View) -> bool {
+        let heard = self.fleet.heard();
+        let sightings = state.sightings(view, heard.as_ref(), &self.fleet.limits, now_ms());
+        let word = |sighting: &Sighting| match sighting.facts().map(|facts| (&facts.phase, &facts.hindrance)) {
+            Some((Phase::Ready, _)) => "ready".to_owned(),
+            Some((Phase::Starting, hindrance)) => format!("starting {hindrance:?}"),
+            Some((Phase::Failed { .. }, _)) => "failed".to_owned(),
+            Some((Phase::Stopping, _)) => "stopping".to_owned(),
+            None => "unknown".to_owned(),
+        };
+        let phases: Phases = sightings.iter().map(|(id, sighting)| (id.clone(), word(sighting))).collect();
+        let moved = phases != self.told;
+        if moved {
+            self.told = phases;
+            (self.fleet.wake)(&self.fleet.federation);
+        }
+        moved
+    }
+}
+
+/// Why parts without a VM wait: what stands in the way of joining, what a service says of its failure, or what was refused
+/// last, while it is asked for again.
+fn hindrance(view: &View, waits: Vec<String>, refused: Option<String>, asks: bool) -> Option<String> {
+    let failed = view.active().filter(|service| service.state == ServiceState::Failed);
+    let failed = failed.and_then(|service| {
+        let (id, word, error) = (service.id, &service.word, service.error.as_ref()?);
+        Some(format!("service {id} is {word}: {error}"))
+    });
+    let joined = (!waits.is_empty()).then(|| waits.join("; "));
+    joined.or(failed).or(refused.filter(|_| asks))
 }
 
 /// What the look shows of parts goes into their records.
 fn follow(fleet: &Fleet, state: &mut State, view: &View) -> io::Result<()> {
     let now_ms = now_ms();
     state.memory.look(view, &fleet.limits, now_ms);
-    let settled = settle(&state.records, view, now_ms);
+    let settled = settle(&state.records, view, fleet.heard().as_ref(), now_ms);
     for record in settled.changed {
         if !state.unreadable.contains_key(&record.id) {
             fleet.note(state, record)?;
@@ -111,12 +200,24 @@ fn follow(fleet: &Fleet, state: &mut State, view: &View) -> io::Result<()> {
         }
         fleet.note_over(state, id)?;
     }
+    recover_secrets(fleet, view)?;
     let coordinator = state.records.values().find(|record| record.id.node_key().is_none() && record.is_wanted());
     let said = coordinator.and_then(|record| Coordinator::of(view.vm(record.vm?)?));
     match said {
         Some(said) if Coordinator::read(&fleet.home)?.as_ref() != Some(&said) => said.write(&fleet.home),
         _ => Ok(()),
     }
+}
+
+/// Secrets that only the cloud still has: of VMs that run, or of the templates that they were made of.
+fn recover_secrets(fleet: &Fleet, view: &View) -> io::Result<()> {
+    let all = || view.vms.iter().map(|vm| &vm.secrets).chain(view.templates.iter().map(|template| &template.secrets));
+    secrets::restore(&fleet.home.admin_token(), all().find_map(|found| found.admin_token.as_deref()))?;
+    let tunnel_key = all().find_map(|found| found.tunnel_key.as_deref());
+    if tunnel_key.is_some() {
+        disk::make_directory(&fleet.home.tunnels())?;
+    }
+    secrets::restore(&fleet.home.tunnel_key(&fleet.site), tunnel_key)
 }
 
 /// Gets what nodes join with, where only known nodes take part. What stands in the way is told.
@@ -148,11 +249,14 @@ async fn enrol(fleet: &Fleet, lacking: Vec<Record>) -> Vec<String> {
 }
 
 fn decide(fleet: &Fleet, one: &OneSite, state: &State, view: &View) -> io::Result<Next> {
+    let (rules, heard) = (fleet.rules(), fleet.heard());
     let wanted = state.records.values().filter(|record| record.is_wanted());
-    let specs = wanted.filter_map(|record| record.desired.as_ref().map(|desired| &desired.spec));
+    let specs = wanted.filter_map(|record| {
+        let heard = || heard.as_ref().and_then(|heard| heard.get(&record.id));
+        record.desired.as_ref().or_else(heard).map(|desired| &desired.spec)
+    });
     let secrets = Secrets::load(&fleet.home, &fleet.site, specs)?;
     let trust = trust(fleet)?;
-    let rules = fleet.rules();
     Ok(next(&Ground {
         federation: &fleet.federation,
         site: &fleet.site,
@@ -164,6 +268,7 @@ fn decide(fleet: &Fleet, one: &OneSite, state: &State, view: &View) -> io::Resul
         secrets: &secrets,
         trust: trust.as_deref(),
         elastic: &rules,
+        heard: heard.as_ref(),
         now_ms: now_ms(),
     }))
 }
@@ -183,34 +288,21 @@ async fn carry_out(fleet: &Fleet, cloud: &Cloud, steps: &[Step]) -> Result<(), T
         tracing::debug!(federation = %fleet.federation, site = %fleet.site, "{}", step.word());
         let done = cloud.carry_out(step).await;
         let mut state = fleet.lock().await;
-        state.memory.tried(step, now_ms());
-        if let Err(trouble) = done {
-            if !trouble.passes {
-                state.trouble = Some(trouble.why.clone());
+        state.memory.tried(step, done.as_ref().err().map(|trouble| trouble.why.as_str()), now_ms());
+        match done {
+            Ok(()) => state.answered = Some(Instant::now()),
+            Err(trouble) => {
+                match trouble.passes {
+                    true => state.hindrance = Some(trouble.why.clone()),
+                    false => state.trouble = Some(trouble.why.clone()),
+                }
+                drop(state);
+                (fleet.wake)(&fleet.federation);
+                return Err(trouble);
             }
-            drop(state);
-            (fleet.wake)(&fleet.federation);
-            return Err(trouble);
         }
     }
     Ok(())
-}
-
-/// Wakes who waits when a part is not what it was.
-fn tell(fleet: &Fleet, state: &State, view: &View, told: &mut Phases) {
-    let sightings = state.sightings(view, &fleet.limits, now_ms());
-    let word = |sighting: &Sighting| match sighting.facts().map(|facts| &facts.phase) {
-        Some(Phase::Ready) => "ready",
-        Some(Phase::Starting) => "starting",
-        Some(Phase::Failed { .. }) => "failed",
-        Some(Phase::Stopping) => "stopping",
-        None => "unknown",
-    };
-    let phases: Phases = sightings.iter().map(|(id, sighting)| (id.clone(), word(sighting).to_owned())).collect();
-    if phases != *told {
-        *told = phases;
-        (fleet.wake)(&fleet.federation);
-    }
 }
 
 fn broken(error: io::Error) -> Trouble {

@@ -14,34 +14,50 @@ use crate::view::{ServiceState, View};
 pub struct Limits {
     /// A service that has been about something for so long is stuck.
     pub stuck_ms: Millis,
-    /// Between two attempts to bring a service or a VM back.
+    /// A service in WARNING without a faulty VM has so long to notice that all is well.
+    pub warning_ms: Millis,
+    /// A faulty VM has so long to come back before its service is not waited for any more.
+    pub faulty_ms: Millis,
+    /// Between two attempts to bring a service back.
     pub pause_ms: Millis,
-    /// An agent that has said nothing for so long is silent.
+    /// An agent that has said nothing for so long is silent. More than two of its heartbeats.
     pub silent_ms: Millis,
     pub most_recoveries: u32,
-    pub most_retries: u32,
+}
+
+impl Limits {
+    pub const DEFAULT: Limits = Limits {
+        stuck_ms: 600_000,
+        warning_ms: 15_000,
+        faulty_ms: 120_000,
+        pause_ms: 30_000,
+        silent_ms: 300_000,
+        most_recoveries: 3,
+    };
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { stuck_ms: 600_000, pause_ms: 30_000, silent_ms: 180_000, most_recoveries: 3, most_retries: 2 }
+        Limits::DEFAULT
     }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Memory {
-    service: Option<Lasting>,
+    services: BTreeMap<u32, Lasting>,
     recoveries: Tries,
-    retries: BTreeMap<u32, Tries>,
     heard: BTreeMap<u32, Heard>,
+    /// What the cloud answered when something was last asked of a VM.
+    refusals: BTreeMap<u32, String>,
 }
 
-/// A service, and the state that it has been in since then.
+/// The state that a service has been in since then.
 #[derive(Debug, Clone, PartialEq)]
 struct Lasting {
-    id: u32,
     word: String,
     since_ms: Millis,
+    /// Since when it runs, and counts VMs that are gone.
+    blocked_since_ms: Option<Millis>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,14 +75,23 @@ struct Heard {
 
 impl Memory {
     pub fn look(&mut self, view: &View, limits: &Limits, now_ms: Millis) {
-        self.service = view.service().map(|service| match self.service.take() {
-            Some(lasting) if lasting.id == service.id && lasting.word == service.word => lasting,
-            _ => Lasting { id: service.id, word: service.word.clone(), since_ms: now_ms },
-        });
-        if view.service().is_none_or(|service| service.state == ServiceState::Runs) {
+        let mut before = std::mem::take(&mut self.services);
+        for service in &view.services {
+            let counts_gone = service.roles.iter().flat_map(|role| &role.vms).any(|vm| view.vm(*vm).is_none());
+            let blocked = counts_gone && service.state == ServiceState::Runs;
+            let lasting = before.remove(&service.id).filter(|lasting| lasting.word == service.word);
+            let mut lasting = lasting.unwrap_or_else(|| Lasting {
+                word: service.word.clone(),
+                since_ms: now_ms,
+                blocked_since_ms: None,
+            });
+            lasting.blocked_since_ms = blocked.then(|| lasting.blocked_since_ms.unwrap_or(now_ms));
+            self.services.insert(service.id, lasting);
+        }
+        if view.active().is_none_or(|service| service.state == ServiceState::Runs) {
             self.recoveries = Tries::default();
         }
-        self.retries.retain(|id, _| view.vm(*id).is_some());
+        self.refusals.retain(|id, _| view.vm(*id).is_some());
         self.heard.retain(|id, _| view.vm(*id).is_some());
         for vm in &view.vms {
             let Some(seen) = vm.attribute(TRELLIS_SEEN) else { continue };
@@ -82,19 +107,36 @@ impl Memory {
         }
     }
 
-    /// What was tried counts, whatever came of it.
-    pub fn tried(&mut self, step: &Step, now_ms: Millis) {
-        let tries = match step {
-            Step::RecoverService { .. } => &mut self.recoveries,
-            Step::RetryVm { vm } => self.retries.entry(*vm).or_default(),
-            _ => return,
-        };
-        *tries = Tries { count: tries.count + 1, last_ms: now_ms };
+    /// What was tried counts, whatever came of it. `refused`: what the cloud said.
+    pub fn tried(&mut self, step: &Step, refused: Option<&str>, now_ms: Millis) {
+        match step {
+            Step::RecoverService { .. } => {
+                self.recoveries = Tries { count: self.recoveries.count + 1, last_ms: now_ms };
+            }
+            Step::Act { vm, .. } | Step::Tell { vm, .. } => {
+                match refused {
+                    Some(why) => self.refusals.insert(*vm, why.to_owned()),
+                    None => self.refusals.remove(vm),
+                };
+            }
+            _ => {}
+        }
     }
 
-    /// For how long the service has been as it is.
-    pub fn lasts_ms(&self, now_ms: Millis) -> Millis {
-        self.service.as_ref().map_or(0, |lasting| now_ms.saturating_sub(lasting.since_ms))
+    /// Why the last thing that was asked of a VM was not done.
+    pub fn refusal(&self, vm: u32) -> Option<&str> {
+        self.refusals.get(&vm).map(String::as_str)
+    }
+
+    /// For how long a service has been as it is.
+    pub fn lasts_ms(&self, service: u32, now_ms: Millis) -> Millis {
+        self.services.get(&service).map_or(0, |lasting| now_ms.saturating_sub(lasting.since_ms))
+    }
+
+    /// For how long a running service has counted VMs that are gone.
+    pub fn blocked_ms(&self, service: u32, now_ms: Millis) -> Millis {
+        let since_ms = self.services.get(&service).and_then(|lasting| lasting.blocked_since_ms);
+        since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms))
     }
 
     pub fn may_recover(&self, limits: &Limits, now_ms: Millis) -> bool {
@@ -105,21 +147,9 @@ impl Memory {
         self.recoveries.count >= limits.most_recoveries
     }
 
-    pub fn may_retry(&self, vm: u32, limits: &Limits, now_ms: Millis) -> bool {
-        self.retries.get(&vm).copied().unwrap_or_default().may(limits.most_retries, limits.pause_ms, now_ms)
-    }
-
-    /// A VM that failed is brought back a few times before its part has failed.
-    pub fn is_hopeless(&self, vm: u32, limits: &Limits) -> bool {
-        self.retries.get(&vm).is_some_and(|tries| tries.count >= limits.most_retries)
-    }
-
     /// Somebody asks for another attempt.
-    pub fn forgive(&mut self, vm: Option<u32>) {
+    pub fn forgive(&mut self) {
         self.recoveries = Tries::default();
-        if let Some(vm) = vm {
-            self.retries.remove(&vm);
-        }
     }
 
     pub fn is_silent(&self, vm: u32, limits: &Limits, now_ms: Millis) -> bool {

@@ -5,6 +5,7 @@
 
 mod crew;
 mod ground;
+mod service;
 mod structure;
 mod teardown;
 
@@ -18,10 +19,10 @@ use trellis_spec::{Name, OneSite};
 use crate::memory::{Limits, Memory};
 use crate::record::Record;
 use crate::secrets::Secrets;
-use crate::view::{ServiceState, View};
+use crate::view::{ServiceSeen, ServiceState, View};
 
 pub use crew::lacks_token;
-pub use ground::settle;
+pub use ground::{Heard, settle};
 
 /// Everything that the next steps follow from.
 #[derive(Clone, Copy)]
@@ -38,6 +39,8 @@ pub struct Ground<'a> {
     pub trust: Option<&'a str>,
     /// Pools whose size OneFlow decides.
     pub elastic: &'a BTreeMap<Name, PoolRules>,
+    /// What the document wants here; `None`: nobody has said yet.
+    pub heard: Option<&'a Heard>,
     pub now_ms: Millis,
 }
 
@@ -104,9 +107,6 @@ pub enum Step {
         vm: u32,
         action: VmAction,
     },
-    RetryVm {
-        vm: u32,
-    },
 }
 
 impl Step {
@@ -136,7 +136,6 @@ impl Step {
                 format!("tells VM {vm} its {}", names.join(", "))
             }
             Step::Act { vm, action } => format!("{} of VM {vm}", action.name()),
-            Step::RetryVm { vm } => format!("retries VM {vm}"),
         }
     }
 }
@@ -159,6 +158,9 @@ pub fn next(ground: &Ground<'_>) -> Next {
     }
     let crew = crew::Crew::muster(ground);
     crew.tell(&mut next);
+    if !ground.knows_all() {
+        return next;
+    }
     crew.dismiss(&mut next);
     structure::build(ground, &crew, &mut next);
     teardown::state_disk(ground, &mut next);
@@ -168,8 +170,17 @@ pub fn next(ground: &Ground<'_>) -> Next {
 impl Ground<'_> {
     /// OneFlow would take the end of a VM for a failure while it is about something.
     fn is_calm(&self) -> bool {
-        let state = self.view.service().map(|service| service.state);
-        !matches!(state, Some(ServiceState::Turns)) || self.memory.lasts_ms(self.now_ms) >= self.limits.stuck_ms
+        !self.view.services.iter().any(|service| self.is_busy(service))
+    }
+
+    /// It makes or ends VMs, and is not stuck.
+    fn is_busy(&self, service: &ServiceSeen) -> bool {
+        service.state == ServiceState::Turns && self.memory.lasts_ms(service.id, self.now_ms) < self.limits.stuck_ms
+    }
+
+    /// VMs that were found without a record are nobody's to change before the document has said what is wanted here.
+    fn knows_all(&self) -> bool {
+        self.heard.is_some() || self.records.values().all(|record| !record.is_wanted() || record.desired.is_some())
     }
 }
 

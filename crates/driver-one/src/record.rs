@@ -2,9 +2,12 @@
 //! which part is said by the mark on the VM; the record only remembers that it was seen.
 
 use serde::{Deserialize, Serialize};
+use trellis_one::keys;
 use trellis_plan::{Action, Desired, Generation, Millis, Order, Outcome, ResourceId, Verb};
 
-use crate::render::shape;
+use crate::render::context::JOIN_TOKEN;
+use crate::render::{labels, shape};
+use crate::view::VmSeen;
 
 /// Of the form of a record. A later one is not understood, and its part is unknown.
 pub const VERSION: u32 = 1;
@@ -17,6 +20,9 @@ pub struct Record {
     pub desired: Option<Desired>,
     /// Of what was found.
     pub found: Option<Generation>,
+    /// Shape of the VM that was found.
+    #[serde(default)]
+    pub found_shape: Option<String>,
     /// The latest that was carried out.
     pub order: Order,
     pub wish: Wish,
@@ -54,7 +60,7 @@ pub enum Wish {
 pub struct Told {
     pub instance: Option<String>,
     pub runs: bool,
-    /// The VM is gone.
+    /// The VM is gone, or failed: its owner cannot bring it back, only replace it.
     pub lost: bool,
 }
 
@@ -72,6 +78,7 @@ impl Record {
             id: desired.id.clone(),
             desired: Some(desired),
             found: None,
+            found_shape: None,
             order,
             wish: Wish::Running,
             instance: now_ms,
@@ -84,22 +91,32 @@ impl Record {
         }
     }
 
-    /// Of a VM that has our mark and no record.
-    pub fn found(id: ResourceId, vm: u32, generation: Option<Generation>, now_ms: Millis) -> Record {
+    /// Of a VM that has our mark and no record. What the VM was told is all that is known of it.
+    pub fn found(id: ResourceId, vm: &VmSeen, now_ms: Millis) -> Record {
+        let told = vm.assignment();
         Record {
             version: VERSION,
             id,
             desired: None,
-            found: generation,
+            found: told.as_ref().and_then(|told| Generation::try_from(told.generation.clone()).ok()),
+            found_shape: vm.attribute(labels::SHAPE).map(str::to_owned),
             order: Order::default(),
             wish: Wish::Running,
             instance: now_ms,
             since_ms: now_ms,
-            vm: Some(vm),
+            vm: Some(vm.id),
             abandoned: Vec::new(),
             restart: None,
-            draining: false,
-            join_token: None,
+            draining: vm.says(keys::TRELLIS_DRAIN, "YES"),
+            join_token: told.and_then(|told| told.settings.get(JOIN_TOKEN).cloned()),
+        }
+    }
+
+    /// What was found turns out to be what is wanted.
+    pub fn adopt(&mut self, heard: &Desired) {
+        if self.desired.is_none() && self.found == Some(heard.generation) {
+            self.desired = Some(heard.clone());
+            self.found = None;
         }
     }
 
@@ -156,7 +173,8 @@ impl Record {
 
     /// Another thing to run: in the same VM if that can hold it.
     fn replaced(&self, desired: &Desired, order: Order, now_ms: Millis) -> Record {
-        let same = self.desired.as_ref().is_some_and(|old| shape(&old.spec) == shape(&desired.spec));
+        let old_shape = self.desired.as_ref().map(|old| shape(&old.spec)).or_else(|| self.found_shape.clone());
+        let same = old_shape == Some(shape(&desired.spec));
         let mut record = self.again(order, now_ms);
         record.desired = Some(desired.clone());
         record.found = None;

@@ -85,6 +85,14 @@ fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String
     kept(path, make)
 }
 
+/// Puts back a secret that was lost with the directory. One that is there stays.
+pub fn restore(path: &Path, found: Option<&str>) -> io::Result<()> {
+    match found {
+        Some(secret) if disk::read(path)?.is_none() => disk::write_once(path, secret.as_bytes()),
+        _ => Ok(()),
+    }
+}
+
 fn base64(path: &Path) -> io::Result<String> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{} is not there", path.display()));
     Ok(STANDARD.encode(disk::read(path)?.ok_or_else(missing)?))

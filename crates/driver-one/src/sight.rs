@@ -4,6 +4,7 @@ use trellis_one::keys;
 use trellis_plan::{Addresses, Facts, Phase, Sighting, Spec};
 
 use crate::memory::{Limits, Memory};
+use crate::next::lacks_token;
 use crate::record::{Record, Wish};
 use crate::view::{Life, View, VmSeen};
 
@@ -15,6 +16,8 @@ pub struct Looked<'a> {
     pub limits: &'a Limits,
     /// What stands in the way of everything that has no VM yet, and does not go by itself.
     pub trouble: Option<&'a str>,
+    /// Why what has no VM, or no join token, waits.
+    pub hindrance: Option<&'a str>,
     pub now_ms: u64,
 }
 
@@ -32,7 +35,7 @@ pub fn sight(record: &Record, looked: &Looked<'_>) -> Sighting {
     };
     match phase {
         Err(why) => Sighting::Unknown { why },
-        Ok(phase) => Sighting::Present { generation, facts: facts(record, vm, phase) },
+        Ok(phase) => Sighting::Present { generation, facts: facts(record, vm, phase, looked) },
     }
 }
 
@@ -46,11 +49,11 @@ fn of_vm(record: &Record, vm: &VmSeen, looked: &Looked<'_>) -> Result<Phase, Str
         Life::Unknown => Err(format!("VM {} is {}: its host does not answer", vm.id, vm.state)),
         Life::Off if machine => Ok(Phase::Starting),
         Life::Off => failed(format!("its VM {} is {}", vm.id, vm.state)),
-        Life::Failed if looked.memory.is_hopeless(vm.id, looked.limits) => {
+        // Its owner cannot have it retried: whoever decides asks for a start, and gets another VM.
+        Life::Failed => {
             let error = vm.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
             failed(format!("its VM {} is {}{error}", vm.id, vm.state))
         }
-        Life::Failed => Ok(Phase::Starting),
         Life::Runs => of_agent(record, vm, looked),
     }
 }
@@ -89,7 +92,21 @@ fn told_error(vm: &VmSeen) -> Option<Phase> {
     Some(Phase::Failed { why: why.to_owned() })
 }
 
-fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase) -> Facts {
+/// What a part that starts waits for: in the agent's words, or in the cloud's.
+fn hindrance(record: &Record, vm: Option<&VmSeen>, looked: &Looked<'_>) -> Option<String> {
+    let site = || looked.hindrance.map(str::to_owned);
+    let Some(vm) = vm else { return site() };
+    let token = || if lacks_token(record) { site() } else { None };
+    let agent = || vm.attribute(keys::FL_ERROR).map(str::to_owned);
+    let waits = || {
+        let error = vm.error.as_ref().filter(|_| vm.life == Life::Starts)?;
+        Some(format!("VM {} is {}: {error}", vm.id, vm.state))
+    };
+    let refused = || looked.memory.refusal(vm.id).map(|why| format!("VM {} is {}: {why}", vm.id, vm.state));
+    token().or_else(agent).or_else(waits).or_else(refused)
+}
+
+fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase, looked: &Looked<'_>) -> Facts {
     let spec = record.desired.as_ref().map(|desired| &desired.spec);
     let said = |name: &str| vm.filter(|_| phase == Phase::Ready).and_then(|vm| vm.attribute(name));
     let is = |name: &str| match said(name) {
@@ -103,7 +120,8 @@ fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase) -> Facts {
     Facts {
         busy: is(keys::TRELLIS_BUSY).or(runs.map(|runs: u32| runs > 0)).or(idle),
         draining: is(keys::TRELLIS_DRAINING) == Some(true),
-        version: said(keys::FL_VERSION).map(str::to_owned).or_else(|| spec.and_then(program)),
+        // Nothing is said of the version before the agent says it: what the document asks for is not what runs.
+        version: said(keys::FL_VERSION).map(str::to_owned),
         addresses: Addresses {
             fleet: said(keys::FL_ENDPOINT).map(str::to_owned),
             control: said(keys::TRELLIS_CONTROL).map(str::to_owned),
@@ -117,18 +135,8 @@ fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase) -> Facts {
         node_id: said(keys::FL_NODE_ID).map(str::to_owned),
         since_ms: record.since_ms,
         instance: record.instance,
-        hindrance: vm
-            .filter(|_| phase == Phase::Starting)
-            .and_then(|vm| vm.attribute(keys::FL_ERROR))
-            .map(str::to_owned),
+        hindrance: if phase == Phase::Starting { hindrance(record, vm, looked) } else { None },
         phase: phase.clone(),
-    }
-}
-
-fn program(spec: &Spec) -> Option<String> {
-    match spec {
-        Spec::Coordinator(spec) => spec.program.clone(),
-        Spec::Node(spec) => spec.program.clone(),
     }
 }
 
@@ -141,8 +149,7 @@ mod tests {
     use crate::testing;
 
     const NOW_MS: u64 = 1_000_000_000;
-    const LIMITS: Limits =
-        Limits { stuck_ms: 1000, pause_ms: 10, silent_ms: 60_000, most_recoveries: 1, most_retries: 1 };
+    const LIMITS: Limits = Limits { silent_ms: 60_000, ..Limits::DEFAULT };
 
     fn record() -> Record {
         let mut record = Record::new(testing::desired("f/lab/node/cpu-0"), Order::default(), 7);
@@ -155,7 +162,30 @@ mod tests {
         let mut memory = Memory::default();
         memory.look(&view, &LIMITS, NOW_MS);
         let now_ms = NOW_MS + since_ms;
-        sight(record, &Looked { view: &view, memory: &memory, limits: &LIMITS, trouble: None, now_ms })
+        let looked = Looked { view: &view, memory: &memory, limits: &LIMITS, trouble: None, hindrance: None, now_ms };
+        sight(record, &looked)
+    }
+
+    #[test]
+    fn what_waits_says_for_what() {
+        let view = |life, error: &str| View {
+            vms: vec![VmSeen { life, error: Some(error.to_owned()), state: "X".to_owned(), ..testing::vm(4, &[]) }],
+            ..View::default()
+        };
+        let memory = Memory::default();
+        let of = |record: &Record, view: &View, trouble, hindrance| {
+            let looked = Looked { view, memory: &memory, limits: &LIMITS, trouble, hindrance, now_ms: NOW_MS };
+            word(&sight(record, &looked))
+        };
+        let waiting = Record { vm: None, ..record() };
+        let none = View::default();
+        assert_eq!(of(&waiting, &none, None, None), "starting");
+        assert_eq!(of(&waiting, &none, None, Some("the quota is used up")), "starting: the quota is used up");
+        assert_eq!(of(&waiting, &none, Some("no network x"), None), "failed: no network x");
+        let pending = view(Life::Starts, "[HOST] Not enough MEMORY on hosts: 3");
+        assert_eq!(of(&record(), &pending, None, None), "starting: VM 4 is X: [HOST] Not enough MEMORY on hosts: 3");
+        let failed = view(Life::Failed, "DEPLOY: no");
+        assert_eq!(of(&record(), &failed, None, None), "failed: its VM 4 is X: DEPLOY: no");
     }
 
     fn word(sighting: &Sighting) -> String {
@@ -228,7 +258,7 @@ mod tests {
         assert_eq!(of(Life::Starts), "starting");
         assert!(of(Life::Unknown).starts_with("unknown"));
         assert!(of(Life::Off).starts_with("failed"));
-        assert_eq!(of(Life::Failed), "starting", "it is tried again first");
+        assert!(of(Life::Failed).starts_with("failed"), "its owner cannot retry it");
         let other = seen(&record(), testing::vm(5, &[]), 0);
         assert_eq!(word(&other), "failed: its VM 4 is gone");
         assert_eq!(word(&seen(&Record { wish: Wish::Gone, ..record() }, testing::vm(4, &[]), 0)), "stopping");

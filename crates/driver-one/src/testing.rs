@@ -6,7 +6,7 @@ use trellis_plan::conformance::wishes;
 use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Spec};
 use trellis_spec::{ConfigValue, Endpoints, Gpu, GpuVendor, Name, OneImages, OneSite, Resources};
 
-use crate::view::{Life, VmSeen};
+use crate::view::{ContextSecrets, Life, VmSeen};
 
 pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
@@ -74,5 +74,6 @@ pub fn vm(id: u32, attributes: &[(&str, &str)]) -> VmSeen {
         error: None,
         attributes: attributes.collect(),
         addresses: vec![format!("10.0.0.{id}")],
+        secrets: ContextSecrets::default(),
     }
 }

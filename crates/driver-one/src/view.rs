@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trellis_one::keys::{TRELLIS_ASSIGNMENT, TRELLIS_PART};
+use trellis_one::keys::{FL_ERROR, JOIN_REFUSED, TRELLIS_ASSIGNMENT, TRELLIS_PART};
 use trellis_plan::ResourceId;
 
 use crate::render::labels;
@@ -19,7 +19,7 @@ pub struct View {
     pub datastores: Vec<Named>,
     /// Of this federation at this site, by their names.
     pub service_templates: Vec<ServiceTemplateSeen>,
-    /// The first is the one in use; more of them are left over from answers that were lost.
+    /// By their numbers. There is more than one after a service stopped taking orders and another was made beside it.
     pub services: Vec<ServiceSeen>,
 }
 
@@ -29,11 +29,25 @@ pub struct VmSeen {
     pub life: Life,
     /// `ACTIVE/BOOT_FAILURE`: for those who read.
     pub state: String,
-    /// What went wrong, as the cloud says it.
+    /// What went wrong, or why it waits, as the cloud says it.
     pub error: Option<String>,
     /// Of its user template.
     pub attributes: BTreeMap<String, String>,
     pub addresses: Vec<String>,
+    pub secrets: ContextSecrets,
+}
+
+/// Secrets of this driver that stand in a context: the only copy where the driver's own directory was lost.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ContextSecrets {
+    pub admin_token: Option<String>,
+    pub tunnel_key: Option<String>,
+}
+
+impl std::fmt::Debug for ContextSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ContextSecrets(hidden)")
+    }
 }
 
 /// What a VM's state means to its part.
@@ -59,6 +73,7 @@ pub struct Named {
 pub struct TemplateSeen {
     pub id: u32,
     pub attributes: BTreeMap<String, String>,
+    pub secrets: ContextSecrets,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -99,7 +114,9 @@ pub enum ServiceState {
     /// It does something, and takes no orders meanwhile.
     Turns,
     Runs,
-    /// It runs, and some VM does not.
+    /// It has scaled, and rests: it takes no orders, but can be told to go on.
+    Cooldown,
+    /// Some VM was faulty. It takes neither orders nor `recover`, and may stay so when the VM is gone.
     Warns,
     /// It gave up, and must be told to go on.
     Failed,
@@ -128,8 +145,11 @@ impl View {
         self.vms.iter().filter(move |vm| vm.mark() == Some(mark.as_str()))
     }
 
-    pub fn service(&self) -> Option<&ServiceSeen> {
-        self.services.first()
+    /// The service that VMs are ordered from: the first that takes orders, else the newest that stays.
+    pub fn active(&self) -> Option<&ServiceSeen> {
+        let leaves = |service: &&ServiceSeen| matches!(service.state, ServiceState::Leaves | ServiceState::Stays);
+        let runs = self.services.iter().find(|service| service.state == ServiceState::Runs);
+        runs.or_else(|| self.services.iter().rfind(|service| !leaves(service))).or_else(|| self.services.last())
     }
 
     /// The VM template of a role, if it was made.
@@ -167,6 +187,12 @@ impl VmSeen {
         trellis_one::keys::Assignment::from_attribute(self.attribute(TRELLIS_ASSIGNMENT)?).ok()
     }
 
+    /// The mark of the join token that the SuperLink refused, where the agent says so.
+    pub fn refused_token(&self) -> Option<String> {
+        let (code, rest) = self.attribute(FL_ERROR)?.split_once(": ")?;
+        (code == JOIN_REFUSED).then(|| rest.split_once(' ').map_or(rest, |(mark, _)| mark).to_owned())
+    }
+
     pub fn is_leaving(&self) -> bool {
         self.life == Life::Stops
     }
@@ -200,6 +226,7 @@ pub fn life(state: u32, lcm: u32) -> Life {
 pub fn service_state(state: u32) -> ServiceState {
     match state {
         2 => ServiceState::Runs,
+        10 => ServiceState::Cooldown,
         4 => ServiceState::Warns,
         7 | 9 | 13 => ServiceState::Failed,
         3 | 5 | 12 => ServiceState::Leaves,
@@ -257,7 +284,8 @@ mod tests {
         for failed in [7, 9, 13] {
             assert_eq!(service_state(failed), ServiceState::Failed);
         }
-        for turning in [0, 1, 8, 10, 11, 15] {
+        assert_eq!(service_state(10), ServiceState::Cooldown);
+        for turning in [0, 1, 8, 11, 15] {
             assert_eq!(service_state(turning), ServiceState::Turns);
         }
     }

@@ -148,6 +148,20 @@ pub fn explain(error: &Error) -> String {
     }
 }
 
+/// What a message of oned means that stands in the log of a service: for people.
+pub fn explain_message(message: &str) -> String {
+    let said = stop(message);
+    quota_advice(&said).unwrap_or(said)
+}
+
+fn quota_advice(said: &str) -> Option<String> {
+    let quota = quota_in(said)?;
+    Some(format!(
+        "the quota for {quota} is used up ({said}). `oneuser show` and `onegroup show` tell limits and use; ask the \
+         administrator for more (`oneuser quota`, `onegroup quota`), or take away what is not needed."
+    ))
+}
+
 const CREDENTIALS: &str = "OpenNebula does not know this user or password. Look into the one_auth file of the site: it holds \
                            user:password, or user:token of `oneuser token-create`, and tokens expire.";
 const PERMISSION: &str = "The owner of the object can grant it (`onetemplate chmod`, `onevm chmod`, ...), or an \
@@ -157,11 +171,8 @@ const LOCKED: &str = "Somebody locked it on purpose: unlock it (`onevm unlock`, 
 fn explain_refusal(refusal: &Refusal) -> String {
     let said = stop(strip_method(&refusal.message));
     let lower = said.to_ascii_lowercase();
-    if let Some(quota) = quota_in(&said) {
-        return format!(
-            "the quota for {quota} is used up ({said}). `oneuser show` and `onegroup show` tell limits and use; ask the \
-             administrator for more (`oneuser quota`, `onegroup quota`), or take away what is not needed."
-        );
+    if let Some(advice) = quota_advice(&said) {
+        return advice;
     }
     let advice = match refusal.code {
         Code::Authentication => return CREDENTIALS.to_owned(),
@@ -193,6 +204,9 @@ fn explain_refusal(refusal: &Refusal) -> String {
 
 fn explain_flow(kind: FlowRefusal, text: &str) -> String {
     let said = stop(strip_method(text));
+    if let Some(advice) = quota_advice(&said) {
+        return advice;
+    }
     let advice = match kind {
         FlowRefusal::Authentication => return CREDENTIALS.to_owned(),
         FlowRefusal::Authorization => PERMISSION,

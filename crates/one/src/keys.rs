@@ -22,8 +22,16 @@ pub const FL_ROLE: &str = "FL_ROLE";
 /// What is wrong, a code and a text: `config_validation_failed: ...`. Erased when all is well.
 pub const FL_ERROR: &str = "FL_ERROR";
 /// Codes of [`FL_ERROR`] that are no failure: the agent waits for somebody else.
-pub const FL_WAITS: [&str; 5] =
-    ["awaits_assignment", "discovery_timeout", "onegate_unreachable", "preflight_failed", "health_check_timeout"];
+pub const FL_WAITS: [&str; 6] = [
+    "awaits_assignment",
+    "discovery_timeout",
+    "onegate_unreachable",
+    "preflight_failed",
+    "health_check_timeout",
+    JOIN_REFUSED,
+];
+/// Code of [`FL_ERROR`] of a node whose join token the SuperLink does not take; the text begins with the token's mark.
+pub const JOIN_REFUSED: &str = "join_refused";
 /// `YES` or `NO`.
 pub const FL_TLS: &str = "FL_TLS";
 /// Base64 of the PEM of all authorities to trust, in overlap of a rotation two.
@@ -68,6 +76,12 @@ pub const TRELLIS_HTTP: &str = "TRELLIS_HTTP";
 pub const TRELLIS_SHARDS: &str = "TRELLIS_SHARDS";
 /// Seconds since 1970 when the agent last said anything: an old one is a dead agent's.
 pub const TRELLIS_SEEN: &str = "TRELLIS_SEEN";
+
+/// By which driver and agent know that they mean the same join token, without showing it. FNV-1a.
+pub fn token_mark(token: &str) -> String {
+    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    format!("{:016x}", token.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
+}
 
 /// What the driver tells the agent of a VM: who it is, and settings that beat those of the context.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ pub mod xmlrpc;
 
 pub use backoff::Backoff;
 pub use endpoint::{Endpoint, EndpointError};
-pub use error::{Code, Error, FlowRefusal, Refusal, explain};
+pub use error::{Code, Error, FlowRefusal, Refusal, explain, explain_message};
 pub use http::{Patience, TransportError};
 pub use object::{
     AddressRange, Datastore, Document, History, Host, Image, Nic, Owner, Pci, Told, User, VirtualNetwork, Vm,

@@ -2,15 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use trellis_one::gate::GateError;
+use trellis_one::gate::{GateError, VmSnapshot};
 use trellis_one::keys::{self, Assignment};
 
 use super::{Agent, Wishes, now_s};
 use crate::facts;
 use crate::trouble::{Code, Trouble};
 
-/// Between two looks at what the controller says.
-const GATE_INTERVAL: Duration = Duration::from_secs(4);
+/// Between two looks at what the controller says: so long at first, twice as long each time that nothing is new.
+pub(super) const GATE_INTERVAL: Duration = Duration::from_secs(4);
+/// The longest of these: what the controller says is heard so late at most.
+pub(super) const IDLE_GATE_INTERVAL: Duration = Duration::from_secs(60);
 /// While the VM boots: somebody waits for it.
 const BOOT_GATE_INTERVAL: Duration = Duration::from_secs(1);
 /// A token that is refused so often in a row is the wrong one.
@@ -27,9 +29,8 @@ impl Agent {
             self.gate = self.sources.gate(&self.values).inspect_err(|_| self.stamp = None)?;
             self.gate_looked = None;
         }
-        let before = self.wishes.assignment.clone();
         let asked = self.ask_gate().await;
-        let assignment_changed = before != self.wishes.assignment;
+        let assignment_changed = self.memory.assignment != self.wishes.assignment;
         if context_changed || assignment_changed || self.settings.is_none() {
             // Nothing is begun by what may be half of the truth: a controller's word may be waiting at OneGate.
             if self.settings.is_none() && self.memory.settings.is_none() {
@@ -55,26 +56,40 @@ impl Agent {
 
     async fn ask_gate(&mut self) -> Result<(), Trouble> {
         let Some(gate) = &self.gate else { return Ok(()) };
-        let interval = if self.was_ready { GATE_INTERVAL } else { BOOT_GATE_INTERVAL };
+        let interval = match (self.was_ready, self.seen.serving) {
+            (false, _) => BOOT_GATE_INTERVAL,
+            (true, false) => GATE_INTERVAL,
+            (true, true) => self.gate_pause,
+        };
         if self.gate_looked.is_some_and(|at| at.elapsed() < interval) {
             return Ok(());
         }
         match gate.vm().await {
             Ok(vm) => {
-                self.gate_looked = Some(Instant::now());
-                self.gate_refusals = 0;
-                let said = |key: &str| vm.attribute(key).map(str::to_owned);
-                self.wishes = Wishes {
-                    has_controller: said(keys::TRELLIS_FEDERATION).is_some(),
-                    assignment: said(keys::TRELLIS_ASSIGNMENT),
-                    drain: said(keys::TRELLIS_DRAIN).as_deref() == Some("YES"),
-                    restart: said(keys::TRELLIS_RESTART),
-                };
-                self.publication.found(&vm.attributes);
+                self.hear(&vm);
                 Ok(())
             }
             Err(error) => Err(self.gate_trouble(&error)),
         }
+    }
+
+    /// What OneGate shows of the VM. While nothing is new it is asked less and less often.
+    pub(super) fn hear(&mut self, vm: &VmSnapshot) {
+        self.gate_looked = Some(Instant::now());
+        self.gate_refusals = 0;
+        let said = |key: &str| vm.attribute(key).map(str::to_owned);
+        let wishes = Wishes {
+            has_controller: said(keys::TRELLIS_FEDERATION).is_some(),
+            assignment: said(keys::TRELLIS_ASSIGNMENT),
+            drain: said(keys::TRELLIS_DRAIN).as_deref() == Some("YES"),
+            restart: said(keys::TRELLIS_RESTART),
+        };
+        if self.wishes != wishes || !self.seen.serving {
+            self.gate_pauses.reset();
+        }
+        self.gate_pause = self.gate_pauses.next().unwrap_or(IDLE_GATE_INTERVAL);
+        self.wishes = wishes;
+        self.publication.found(&vm.attributes);
     }
 
     /// One refusal may be OneGate's own trouble; several are ours.

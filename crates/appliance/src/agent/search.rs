@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use trellis_client::{Join, NodeKey, Patience, Security, SuperLink, Target, Trust};
 use trellis_one::gate::{GateError, VmSnapshot};
+use trellis_one::keys;
 
 use super::Agent;
 use super::look::explained;
@@ -13,13 +14,21 @@ use crate::settings::{Common, Role, Runtime, SuperNodeSettings};
 use crate::trouble::{Code, Trouble};
 
 /// A SuperLink that was found is looked at again: it may have moved.
-const WATCH: Duration = Duration::from_secs(15);
+const WATCH: Duration = Duration::from_secs(60);
 /// While the node is not connected, sooner.
 const WORRY: Duration = Duration::from_secs(4);
-const SHARDS: Duration = Duration::from_secs(3);
+/// Between two looks for new nodes: so long at first, twice as long each time that there are none. Nodes wait for their shard
+/// longer than the longest.
+pub(super) const SHARDS: Duration = Duration::from_secs(3);
+pub(super) const IDLE_SHARDS: Duration = Duration::from_secs(15);
+/// A node that is not connected for so long asks whether the SuperLink still knows it.
+const REJOIN_AFTER: Duration = Duration::from_secs(60);
+/// A token that was refused is shown again so often: a controller may be about to give another.
+const REFUSED_PAUSE: Duration = Duration::from_secs(15);
+const UNAUTHENTICATED: u16 = 401;
+const FORBIDDEN: u16 = 403;
 const JOIN_CONNECT: Duration = Duration::from_secs(5);
 const JOIN_ANSWER: Duration = Duration::from_secs(10);
-const HTTP_PORT: u16 = 8000;
 const SUPERLINK: &str = "superlink";
 const SUPERNODE: &str = "supernode";
 
@@ -34,6 +43,36 @@ pub struct Joining {
     /// The VM of the SuperLink, once it was seen.
     vm: Option<u32>,
     joined: bool,
+    /// Since when a node that joined is not connected.
+    away: Option<Instant>,
+    refused: Option<RefusedToken>,
+}
+
+#[derive(Debug)]
+struct RefusedToken {
+    token: String,
+    at: Instant,
+    trouble: Trouble,
+}
+
+impl Joining {
+    /// Whether the node has to join, or should ask whether it is still known.
+    fn is_due(&mut self, serving: bool, now: Instant) -> bool {
+        if !self.joined {
+            return true;
+        }
+        if serving {
+            self.away = None;
+            return false;
+        }
+        now.duration_since(*self.away.get_or_insert(now)) >= REJOIN_AFTER
+    }
+
+    /// Why a token is not shown just now.
+    fn refusal(&self, token: &str, now: Instant) -> Option<Trouble> {
+        let refused = self.refused.as_ref().filter(|refused| refused.token == token)?;
+        (now.duration_since(refused.at) < REFUSED_PAUSE).then(|| refused.trouble.clone())
+    }
 }
 
 impl Agent {
@@ -172,8 +211,12 @@ impl Agent {
     ) -> Result<Option<std::path::PathBuf>, Trouble> {
         let Some(token) = &node.join_token else { return Ok(None) };
         let path = self.place.service(Role::SuperNode).join("joined.key");
-        if self.joining.joined {
+        let now = Instant::now();
+        if !self.joining.is_due(self.seen.serving, now) {
             return Ok(Some(path));
+        }
+        if let Some(trouble) = self.joining.refusal(token, now) {
+            return Err(trouble);
         }
         let failed = |what: String| Trouble::new(Code::HealthCheckTimeout, format!("the node cannot join: {what}"));
         let key = match NodeKey::read(&path).map_err(|error| failed(explained(&error)))? {
@@ -184,22 +227,33 @@ impl Agent {
         let superlink = self.calls(found).map_err(failed)?;
         let name = self.name();
         let call = Join { token: token.clone(), public_key: key.public_pem(), name, location: String::new() };
-        superlink.call_as_node(&call, &key).await.map_err(|error| failed(explained(&error)))?;
-        self.joining.joined = true;
-        Ok(Some(path))
+        self.joining.away = None;
+        match superlink.call_as_node(&call, &key).await {
+            Ok(_) => {
+                self.joining.joined = true;
+                self.joining.refused = None;
+                Ok(Some(path))
+            }
+            Err(error) => match refused(token, &error) {
+                Some(trouble) => {
+                    let token = token.clone();
+                    self.joining.refused = Some(RefusedToken { token, at: now, trouble: trouble.clone() });
+                    Err(trouble)
+                }
+                // It joined before, and has what it needs: it is asked again later.
+                None if self.joining.joined => Ok(Some(path)),
+                None => Err(failed(explained(&error))),
+            },
+        }
     }
 
+    /// The SuperLink at its Fleet API, which serves what nodes ask for: no other port needs to be open towards them.
     fn calls(&self, found: &Coordinator) -> Result<SuperLink, String> {
-        let host = found.endpoint.rsplit_once(':').map_or(found.endpoint.as_str(), |(host, _)| host);
-        let (host, port) = match found.http.as_ref().and_then(|text| text.rsplit_once(':')) {
-            Some((host, port)) => (host, port.parse().unwrap_or(HTTP_PORT)),
-            None => (host, HTTP_PORT),
-        };
+        let (host, port) = fleet_address(&found.endpoint)?;
         let security = match &found.trust {
             None => Security::Plaintext,
             Some(_) => Security::Tls(Trust::bundle(&self.place.trust()).map_err(|error| error.to_string())?),
         };
-        let host = host.trim_matches(['[', ']']).to_owned();
         let patience = Patience { connect: JOIN_CONNECT, answer: JOIN_ANSWER, retries: Vec::new() };
         Ok(SuperLink::new(Target { host, port, security, token: None }).with_patience(patience))
     }
@@ -215,9 +269,10 @@ impl Agent {
     /// Of a SuperLink: who its nodes are, where no controller says it.
     pub(super) async fn follow_shards(&mut self) {
         let Some(gate) = &self.gate else { return };
-        if self.shards_looked.is_some_and(|at| at.elapsed() < SHARDS) {
+        if self.shards_looked.is_some_and(|at| at.elapsed() < self.shards_pause) {
             return;
         }
+        self.shards_pause = self.shards_pauses.next().unwrap_or(IDLE_SHARDS);
         self.shards_looked = Some(Instant::now());
         // A service that cannot be asked has the nodes it had.
         let Ok(service) = gate.service().await else { return };
@@ -226,14 +281,82 @@ impl Agent {
         self.shards.follow(&nodes);
         let text = Some(self.shards.to_attribute());
         if self.memory.shards != text {
+            self.shards_pauses.reset();
             self.memory.shards = text;
             self.remember();
         }
     }
 }
 
+/// Host without brackets, and port.
+fn fleet_address(endpoint: &str) -> Result<(String, u16), String> {
+    let wrong = || format!("{endpoint} is not the address of a Fleet API, host:port");
+    let (host, port) = endpoint.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    Ok((host.trim_matches(['[', ']']).to_owned(), port))
+}
+
+/// Where the SuperLink does not take the token, whatever is done here: a controller reads the mark, and gives another.
+fn refused(token: &str, error: &trellis_client::Error) -> Option<Trouble> {
+    let trellis_client::Error::Refused { status: UNAUTHENTICATED | FORBIDDEN, detail, .. } = error else { return None };
+    let mark = keys::token_mark(token);
+    Some(Trouble::new(Code::JoinRefused, format!("{mark} the SuperLink does not take the join token: {detail}")))
+}
+
 /// Between 0 and 1.
 fn chance() -> f64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
     f64::from(nanos % 1000) / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_is_refused_is_told_by_its_mark_and_anything_else_is_not_its_fault() {
+        let error = |status| {
+            let (endpoint, detail) = ("https://x".to_owned(), "The join token is not valid.".to_owned());
+            trellis_client::Error::Refused { endpoint, call: "join", status, detail }
+        };
+        let trouble = refused("secret", &error(401)).expect("it is the token");
+        let said = trouble.attribute();
+        assert!(said.starts_with(&format!("join_refused: {} ", keys::token_mark("secret"))), "{said}");
+        assert!(!said.contains("secret"), "{said}");
+        assert!(refused("secret", &error(503)).is_none());
+    }
+
+    #[test]
+    fn nodes_join_where_they_will_connect() {
+        for (endpoint, expected) in [
+            ("10.0.0.4:9092", Ok(("10.0.0.4".to_owned(), 9092))),
+            ("[fd00::4]:9443", Ok(("fd00::4".to_owned(), 9443))),
+            ("fl.example.org:9092", Ok(("fl.example.org".to_owned(), 9092))),
+        ] {
+            assert_eq!(fleet_address(endpoint), expected);
+        }
+        assert!(fleet_address("fl.example.org").is_err());
+    }
+
+    #[test]
+    fn a_node_that_joined_asks_again_only_after_it_was_away_for_long() {
+        let (mut joining, begin) = (Joining::default(), Instant::now());
+        assert!(joining.is_due(false, begin), "it has not joined yet");
+        joining.joined = true;
+        for (serving, after_s, due) in
+            [(true, 0, false), (false, 1, false), (false, 60, false), (false, 61, true), (true, 62, false), (false, 100, false)]
+        {
+            assert_eq!(joining.is_due(serving, begin + Duration::from_secs(after_s)), due, "after {after_s} s");
+        }
+    }
+
+    #[test]
+    fn a_refused_token_is_not_shown_all_the_time_and_another_one_at_once() {
+        let at = Instant::now();
+        let trouble = Trouble::new(Code::JoinRefused, "x");
+        let refused = Some(RefusedToken { token: "old".to_owned(), at, trouble });
+        let joining = Joining { refused, ..Joining::default() };
+        assert!(joining.refusal("old", at).is_some() && joining.refusal("new", at).is_none());
+        assert!(joining.refusal("old", at + REFUSED_PAUSE).is_none());
+    }
 }

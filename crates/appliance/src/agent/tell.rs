@@ -40,12 +40,18 @@ impl Agent {
 
     async fn publish(&mut self, update: &Update) -> Result<(), Trouble> {
         let Some(gate) = &self.gate else { return Ok(()) };
-        let mut told = gate.update_and_read_back(&update.set).await.map(drop);
-        for key in &update.erase {
+        let read_back = gate.update_and_read_back(&update.set).await;
+        let mut told = Ok(());
+        for key in update.erase.iter().filter(|_| read_back.is_ok()) {
             if told.is_ok() {
                 told = gate.erase(key).await;
             }
         }
+        let told = read_back.and_then(|vm| {
+            // It is a look as well: the next one can wait.
+            self.hear(&vm);
+            told
+        });
         told.map_err(|error| {
             let trouble = self.gate_trouble(&error);
             Trouble::new(trouble.code, format!("what is so cannot be told: {}", explained(&error)))

@@ -131,9 +131,7 @@ impl<'a> Crew<'a> {
                 Life::Off if record.restart.as_ref().is_some_and(|restart| restart.machine) => {
                     next.steps.push(Step::Act { vm: vm.id, action: VmAction::Resume });
                 }
-                Life::Failed if self.ground.memory.may_retry(vm.id, self.ground.limits, self.ground.now_ms) => {
-                    next.steps.push(Step::RetryVm { vm: vm.id });
-                }
+                // Only an administrator can retry a VM that failed: its owner asks for another instead.
                 Life::Off | Life::Failed | Life::Unknown | Life::Stops => {}
             }
         }
@@ -247,9 +245,13 @@ fn tunnel<'a>(ground: &'a Ground<'_>) -> Option<&'a Tunnel> {
     wanted(ground).find_map(|(_, spec)| context::tunnel(spec))
 }
 
+/// Parts that are wanted, and what they are to be: as they were asked for, or as the document has them.
 fn wanted<'a>(ground: &'a Ground<'_>) -> impl Iterator<Item = (&'a Record, &'a Spec)> {
     let wanted = ground.records.values().filter(|record| record.is_wanted());
-    wanted.filter_map(|record| Some((record, &record.desired.as_ref()?.spec)))
+    wanted.filter_map(|record| {
+        let heard = || ground.heard.and_then(|heard| heard.get(&record.id));
+        Some((record, &record.desired.as_ref().or_else(heard)?.spec))
+    })
 }
 
 /// The roles that are wanted. What new VMs are made for is what was asked for last, of those who have none first.

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use trellis_plan::{Generation, Millis, ResourceId};
+use trellis_one::keys::token_mark;
+use trellis_plan::{Desired, Millis, ResourceId};
 
 use crate::record::{Record, Restart, Wish};
 use crate::render::labels;
-use crate::view::{Life, View};
+use crate::view::{Life, View, VmSeen};
+
+pub type Heard = BTreeMap<ResourceId, Desired>;
 
 /// Records to write, and parts whose records go.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,13 +25,17 @@ impl Settled {
     }
 }
 
-pub fn settle(records: &BTreeMap<ResourceId, Record>, view: &View, now_ms: Millis) -> Settled {
+/// `heard`: what the document wants here, as far as it was told.
+pub fn settle(records: &BTreeMap<ResourceId, Record>, view: &View, heard: Option<&Heard>, now_ms: Millis) -> Settled {
     let mut settled = Settled::default();
     for record in records.values() {
         match record.wish {
             Wish::Gone if is_over(records, record, view) => settled.gone.push(record.id.clone()),
             _ => {
-                let after = followed(record, view);
+                let mut after = followed(record, view);
+                if let Some(heard) = heard.and_then(|heard| heard.get(&record.id)) {
+                    after.adopt(heard);
+                }
                 if after != *record {
                     settled.changed.push(after);
                 }
@@ -47,8 +54,7 @@ fn found(records: &BTreeMap<ResourceId, Record>, view: &View, now_ms: Millis) ->
         if records.contains_key(&id) || found.contains_key(&id) {
             continue;
         }
-        let generation = vm.assignment().and_then(|told| Generation::try_from(told.generation).ok());
-        found.insert(id.clone(), Record::found(id, vm.id, generation, now_ms));
+        found.insert(id.clone(), Record::found(id, vm, now_ms));
     }
     found.into_values().collect()
 }
@@ -63,6 +69,11 @@ fn followed(record: &Record, view: &View) -> Record {
     let runs = record.vm.and_then(|id| view.vm(id)).is_some_and(|vm| vm.life == Life::Runs);
     if let (true, Some(Restart { machine, .. })) = (runs, &mut record.restart) {
         *machine = false;
+    }
+    let refused = record.vm.and_then(|id| view.vm(id)).and_then(VmSeen::refused_token);
+    if refused.is_some() && record.join_token.as_deref().map(token_mark) == refused {
+        // A SuperLink that lost its state knows none of its tokens: the node needs a new one.
+        record.join_token = None;
     }
     record
 }

@@ -9,25 +9,19 @@ use super::crew::{Crew, Role};
 use super::{Ground, Next, Step};
 use crate::render::service::{self, Crewed};
 use crate::render::template::{self, Material, Place, Thing, image_of, is_file, vm_template};
-use crate::render::{RoleOf, SUPERLINK, context, labels, state_disk_name, upload_name};
-use crate::view::{ImageSeen, ImageState, Named, ServiceSeen, ServiceState};
+use crate::render::{RoleOf, context, labels, state_disk_name, upload_name};
+use crate::view::{ImageSeen, ImageState, Named};
 
 pub fn build(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) {
     let Some(plan) = templates(ground, crew, next) else { return };
     let Some(template) = service_template(ground, &plan, next) else { return };
-    match ground.view.service() {
-        None => next.steps.push(Step::Instantiate { template, plan }),
-        Some(service) => keep(ground, crew, service, &plan, next),
-    }
-    for other in ground.view.services.iter().skip(1) {
-        next.steps.extend(super::teardown::end_service(ground, other));
-    }
+    super::service::keep(ground, crew, template, &plan, next);
 }
 
 /// VM templates of all roles, as they should be. `None`: some are not there yet.
 fn templates(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) -> Option<ServiceTemplate> {
-    let has_superlink = crew.roles.contains_key(&RoleOf::SuperLink)
-        || ground.view.service().is_some_and(|service| service.role(SUPERLINK).is_some());
+    // A parent that is not in the same template would keep OneFlow waiting for ever.
+    let has_superlink = crew.roles.contains_key(&RoleOf::SuperLink);
     let mut roles: Option<Vec<RoleTemplate>> = Some(Vec::new());
     for (of, role) in &crew.roles {
         let id = template(ground, of, role, next);
@@ -158,48 +152,6 @@ fn service_template(ground: &Ground<'_>, plan: &ServiceTemplate, next: &mut Next
     None
 }
 
-/// Brings a service back that is stuck or gave up; gives it the roles and VMs that it lacks, one order at a time.
-fn keep(ground: &Ground<'_>, crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate, next: &mut Next) {
-    let order = order(crew, service, plan);
-    let stuck = ground.memory.lasts_ms(ground.now_ms) >= ground.limits.stuck_ms;
-    match service.state {
-        ServiceState::Runs => next.steps.extend(order),
-        ServiceState::Turns if stuck => recover(ground, service, next),
-        ServiceState::Warns if order.is_some() => recover(ground, service, next),
-        ServiceState::Failed => recover(ground, service, next),
-        ServiceState::Stays => next.steps.push(Step::RemoveService { service: service.id }),
-        ServiceState::Leaves if stuck => next.steps.push(Step::RemoveService { service: service.id }),
-        ServiceState::Turns | ServiceState::Warns | ServiceState::Leaves => {}
-    }
-}
-
-fn recover(ground: &Ground<'_>, service: &ServiceSeen, next: &mut Next) {
-    if ground.memory.may_recover(ground.limits, ground.now_ms) {
-        next.steps.push(Step::RecoverService { service: service.id });
-    } else if ground.memory.gave_up(ground.limits) {
-        let error = service.error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
-        let (id, word) = (service.id, &service.word);
-        trouble(next, format!("service {id} is {word}{error}, and telling it to go on did not help"));
-    }
-}
-
-/// A role that is missing, or VMs that a role lacks.
-fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Option<Step> {
-    if let Some(role) = plan.roles.iter().find(|role| service.role(&role.name).is_none()) {
-        return Some(Step::AddRole { service: service.id, role: role.clone() });
-    }
-    crew.roles.values().find_map(|role| {
-        let seen = service.role(&role.name)?;
-        // VMs that are being made, and those that went without OneFlow having noticed, are waited for.
-        let counted = u32::try_from(seen.vms.len()).unwrap_or(u32::MAX);
-        let settled = counted == seen.cardinality && seen.vms.iter().all(|id| crew.lives(*id));
-        let most = plan.roles.iter().find(|plan| plan.name == role.name).and_then(|plan| plan.max_vms);
-        let cardinality = (counted + role.missing()).min(most.unwrap_or(u32::MAX));
-        let order = Step::Scale { service: service.id, role: role.name.clone(), cardinality };
-        (settled && cardinality > counted).then_some(order)
-    })
-}
-
 fn named(all: &[Named], wanted: &str) -> Option<u32> {
     let number = wanted.parse::<u32>().ok();
     all.iter().find(|one| one.name == wanted || Some(one.id) == number).map(|one| one.id)
@@ -212,7 +164,7 @@ fn unknown(what: &str, wanted: &str, all: &[Named]) -> String {
     format!("there is no {what} {wanted} that this user may use: {have}")
 }
 
-fn trouble(next: &mut Next, text: String) {
+pub fn trouble(next: &mut Next, text: String) {
     if !next.troubles.contains(&text) {
         next.troubles.push(text);
     }

@@ -39,10 +39,12 @@ pub fn state_disk(ground: &Ground<'_>, next: &mut Next) {
 
 /// How a service is ended in the state that it is in.
 pub fn end_service(ground: &Ground<'_>, service: &ServiceSeen) -> Option<Step> {
-    let stuck = ground.memory.lasts_ms(ground.now_ms) >= ground.limits.stuck_ms;
+    let stuck = ground.memory.lasts_ms(service.id, ground.now_ms) >= ground.limits.stuck_ms;
     match service.state {
         ServiceState::Runs | ServiceState::Warns => Some(Step::DeleteService { service: service.id }),
         ServiceState::Failed | ServiceState::Stays => Some(Step::RemoveService { service: service.id }),
+        // OneFlow deletes no service that rests; one that is removed whatever its state needs no recover before.
+        ServiceState::Cooldown => Some(Step::RemoveService { service: service.id }),
         ServiceState::Turns | ServiceState::Leaves if stuck => Some(Step::RemoveService { service: service.id }),
         ServiceState::Turns | ServiceState::Leaves => None,
     }

@@ -8,10 +8,12 @@ use crate::record::Wish;
 use crate::render::{SUPERLINK, SUPERNODE, labels, service_name, shape, state_disk_name};
 use crate::testing;
 use crate::view::{
-    ImageSeen, ImageState, Life, Named, RoleSeen, ServiceSeen, ServiceTemplateSeen, TemplateSeen, VmSeen,
+    ContextSecrets, ImageSeen, ImageState, Life, Named, RoleSeen, ServiceSeen, ServiceTemplateSeen, TemplateSeen,
+    VmSeen,
 };
 
-const LIMITS: Limits = Limits { stuck_ms: 1000, pause_ms: 10, silent_ms: 60_000, most_recoveries: 2, most_retries: 1 };
+const LIMITS: Limits =
+    Limits { stuck_ms: 1000, warning_ms: 20, faulty_ms: 200, pause_ms: 10, silent_ms: 60_000, most_recoveries: 2 };
 const NODES: [&str; 3] = ["f/lab/node/cpu-0", "f/lab/node/cpu-1", "f/lab/node/cpu-2"];
 
 /// A cloud in which steps have effects, as far as the next steps depend on them.
@@ -20,6 +22,7 @@ struct World {
     view: View,
     memory: Memory,
     elastic: BTreeMap<Name, PoolRules>,
+    heard: Option<Heard>,
     now_ms: Millis,
     ids: u32,
 }
@@ -38,7 +41,7 @@ impl World {
             ..View::default()
         };
         let (records, memory, elastic) = Default::default();
-        World { records, view, memory, elastic, now_ms: 0, ids: 100 }
+        World { records, view, memory, elastic, heard: None, now_ms: 0, ids: 100 }
     }
 
     fn want(&mut self, part: &str) {
@@ -52,7 +55,7 @@ impl World {
 
     fn next(&mut self) -> Next {
         self.memory.look(&self.view, &LIMITS, self.now_ms);
-        let settled = settle(&self.records, &self.view, self.now_ms);
+        let settled = settle(&self.records, &self.view, self.heard.as_ref(), self.now_ms);
         self.records.extend(settled.changed.into_iter().map(|record| (record.id.clone(), record)));
         settled.gone.iter().for_each(|id| drop(self.records.remove(id)));
         next(&Ground {
@@ -66,6 +69,7 @@ impl World {
             secrets: &Secrets::default(),
             trust: None,
             elastic: &self.elastic,
+            heard: self.heard.as_ref(),
             now_ms: self.now_ms,
         })
     }
@@ -90,7 +94,7 @@ impl World {
     }
 
     fn carry_out(&mut self, step: &Step) {
-        self.memory.tried(step, self.now_ms);
+        self.memory.tried(step, None, self.now_ms);
         let texts = |template: &Template| -> BTreeMap<String, String> {
             let keys = template.0.iter().map(|(key, _)| key);
             keys.filter_map(|key| Some((key.clone(), template.text(key)?.to_owned()))).collect()
@@ -104,7 +108,8 @@ impl World {
             Step::DeleteImage { image } => self.view.images.retain(|seen| seen.id != *image),
             Step::MakeTemplate { template } => {
                 let id = self.id();
-                self.view.templates.push(TemplateSeen { id, attributes: texts(template) });
+                let (attributes, secrets) = (texts(template), ContextSecrets::default());
+                self.view.templates.push(TemplateSeen { id, attributes, secrets });
             }
             Step::UpdateTemplate { id, template } => {
                 let seen = self.view.templates.iter_mut().find(|seen| seen.id == *id).expect("it is there");
@@ -123,47 +128,60 @@ impl World {
                 let id = self.id();
                 let (state, word) = (ServiceState::Runs, "RUNNING".to_owned());
                 self.view.services.push(ServiceSeen { id, state, word, roles: Vec::new(), error: None });
-                plan.roles.iter().for_each(|role| self.add_role(role));
+                plan.roles.iter().for_each(|role| self.add_role(id, role));
             }
-            Step::AddRole { role, .. } => self.add_role(role),
-            Step::Scale { role, cardinality, .. } => {
-                let has = self.role(role).vms.len() as u32;
+            Step::AddRole { service, role } => {
+                let known = self.service(*service);
+                assert!(role.parents.iter().all(|parent| known.role(parent).is_some()), "{role:?}");
+                self.add_role(*service, role);
+            }
+            Step::Scale { service, role, cardinality } => {
+                assert_eq!(self.service(*service).state, ServiceState::Runs, "OneFlow scales in no other state");
+                let has = self.role(*service, role).vms.len() as u32;
                 assert!(*cardinality > has, "OneFlow never chooses who goes");
-                (has..*cardinality).for_each(|_| self.add_vm(role));
+                (has..*cardinality).for_each(|_| self.add_vm(*service, role));
             }
-            Step::RecoverService { .. } => self.set_service(ServiceState::Runs, "RUNNING"),
-            Step::DeleteService { .. } | Step::RemoveService { .. } => {
-                self.view.services.clear();
-                self.view.vms.clear();
+            Step::RecoverService { service } => {
+                assert_ne!(self.service(*service).state, ServiceState::Warns, "OneFlow refuses it");
+                self.set_service(ServiceState::Runs, "RUNNING");
+            }
+            Step::DeleteService { service } | Step::RemoveService { service } => {
+                let vms: Vec<u32> = self.service(*service).roles.iter().flat_map(|role| role.vms.clone()).collect();
+                self.view.vms.retain(|vm| !vms.contains(&vm.id));
+                self.view.services.retain(|seen| seen.id != *service);
             }
             Step::Tell { vm, attributes } => {
                 let seen = self.view.vms.iter_mut().find(|seen| seen.id == *vm).expect("it is there");
                 seen.attributes.extend(attributes.clone());
             }
             Step::Act { vm, action } if action.name().starts_with("terminate") => self.lose(*vm),
-            Step::Act { vm, .. } | Step::RetryVm { vm } => {
+            Step::Act { vm, .. } => {
                 self.view.vms.iter_mut().find(|seen| seen.id == *vm).expect("it is there").life = Life::Runs;
             }
         }
     }
 
-    fn add_role(&mut self, role: &RoleTemplate) {
-        let seen = RoleSeen { name: role.name.clone(), cardinality: 0, vms: Vec::new() };
-        self.view.services[0].roles.push(seen);
-        (0..role.cardinality).for_each(|_| self.add_vm(&role.name));
+    fn service(&mut self, id: u32) -> &mut ServiceSeen {
+        self.view.services.iter_mut().find(|service| service.id == id).expect("it is there")
     }
 
-    fn add_vm(&mut self, role: &str) {
+    fn add_role(&mut self, service: u32, role: &RoleTemplate) {
+        let seen = RoleSeen { name: role.name.clone(), cardinality: 0, vms: Vec::new() };
+        self.service(service).roles.push(seen);
+        (0..role.cardinality).for_each(|_| self.add_vm(service, &role.name));
+    }
+
+    fn add_vm(&mut self, service: u32, role: &str) {
         let id = self.id();
         let attributes = self.view.template(role).expect("it has a template").attributes.clone();
         self.view.vms.push(VmSeen { attributes, ..testing::vm(id, &[]) });
-        let role = self.role(role);
+        let role = self.role(service, role);
         role.vms.push(id);
         role.cardinality += 1;
     }
 
-    fn role(&mut self, name: &str) -> &mut RoleSeen {
-        let roles = &mut self.view.services[0].roles;
+    fn role(&mut self, service: u32, name: &str) -> &mut RoleSeen {
+        let roles = &mut self.service(service).roles;
         roles.iter_mut().find(|role| role.name == name).expect("it is there")
     }
 
@@ -248,7 +266,7 @@ fn a_service_that_gave_up_is_brought_back_a_few_times_and_then_told() {
         world.set_service(ServiceState::Failed, "FAILED_SCALING");
         assert_eq!(world.next().steps, std::slice::from_ref(&recover));
         // It was told, and gave up again.
-        world.memory.tried(&recover, world.now_ms);
+        world.memory.tried(&recover, None, world.now_ms);
         assert_eq!(world.next().steps, []);
         world.now_ms += LIMITS.pause_ms;
     }
@@ -268,6 +286,123 @@ fn a_vm_that_vanished_is_not_made_again_by_itself() {
     let done = world.settle();
     assert!(done[0].starts_with("scales role supernode"), "{done:?}");
     assert!(world.vm_of(NODES[0]).is_some());
+}
+
+/// A VM ended while it was faulty: its service warns for ever, and takes no orders.
+fn warned() -> World {
+    let mut world = World::running();
+    let vm = world.vm_of(NODES[0]).expect("it has a VM");
+    world.lose(vm);
+    world.set_service(ServiceState::Warns, "WARNING");
+    let record = world.records.get_mut(&testing::id(NODES[0])).expect("it is there");
+    record.abandoned.extend(record.vm.take());
+    world
+}
+
+#[test]
+fn beside_a_service_that_takes_no_orders_another_makes_what_is_missing() {
+    let mut world = warned();
+    let others: Vec<Option<u32>> = NODES[1..].iter().map(|part| world.vm_of(part)).collect();
+    let coordinator = world.vm_of("f/lab/coordinator");
+    assert_eq!(world.next().steps, [], "it may notice by itself that all is well");
+    world.now_ms += LIMITS.warning_ms;
+    let done = world.settle();
+    assert_eq!(done[0], "makes service trellis-f-lab", "{done:?}");
+    assert!(world.vm_of(NODES[0]).is_some());
+    let after: Vec<Option<u32>> = NODES[1..].iter().map(|part| world.vm_of(part)).collect();
+    assert_eq!((after, world.vm_of("f/lab/coordinator")), (others, coordinator), "no VM was touched");
+    assert_eq!((world.view.services.len(), world.view.vms.len()), (2, 4));
+    // The first is gone with its last VM, and no earlier.
+    for part in NODES[1..].iter().chain(&["f/lab/coordinator"]) {
+        assert_eq!(world.view.services.len(), 2);
+        world.lose(world.vm_of(part).expect("it has a VM"));
+        let record = world.records.get_mut(&testing::id(part)).expect("it is there");
+        record.abandoned.extend(record.vm.take());
+        world.settle();
+    }
+    assert_eq!((world.view.services.len(), world.view.vms.len()), (1, 4));
+}
+
+#[test]
+fn a_service_that_takes_orders_again_is_used_before_others() {
+    let mut world = warned();
+    world.next();
+    world.now_ms += LIMITS.warning_ms;
+    world.settle();
+    assert_eq!(world.view.services.len(), 2);
+    world.set_service(ServiceState::Runs, "RUNNING");
+    world.want("f/lab/node/cpu-3");
+    let first = world.view.services[0].id;
+    let done = world.settle();
+    assert_eq!(done[0], format!("scales role supernode of service {first} to 3"), "{done:?}");
+}
+
+#[test]
+fn services_are_not_made_without_end() {
+    let mut world = warned();
+    world.now_ms += LIMITS.warning_ms;
+    let service = world.view.services[0].clone();
+    world.view.services = (0..8).map(|number| ServiceSeen { id: service.id + number, ..service.clone() }).collect();
+    world.next();
+    world.now_ms += LIMITS.warning_ms;
+    let next = world.next();
+    assert!(!next.steps.iter().any(|step| matches!(step, Step::Instantiate { .. })), "{:?}", next.steps);
+    assert!(next.troubles[0].contains("WARNING"), "{:?}", next.troubles);
+}
+
+#[test]
+fn found_vms_are_left_alone_until_the_document_is_heard_and_then_kept() {
+    let mut world = World::running();
+    let before = world.view.clone();
+    world.records.clear();
+    assert_eq!(world.settle(), Vec::<String>::new(), "nobody has said what is wanted");
+    let parts = ["f/lab/coordinator", NODES[0], NODES[1], NODES[2], "f/lab/node/cpu-3"];
+    world.heard = Some(parts.map(|part| (testing::id(part), testing::desired(part))).into());
+    assert_eq!(world.settle(), Vec::<String>::new(), "it is as it is wanted");
+    assert_eq!(world.view, before);
+    assert!(world.records.values().all(|record| record.desired.is_some()));
+    // Another node: in the role that there is, beside the coordinator that there is.
+    world.want("f/lab/node/cpu-3");
+    let done = world.settle();
+    assert!(done[0].starts_with("scales role supernode") && done[0].ends_with("to 4"), "{done:?}");
+    let kept: Vec<u32> = world.view.vms.iter().map(|vm| vm.id).take(before.vms.len()).collect();
+    assert_eq!(kept, before.vms.iter().map(|vm| vm.id).collect::<Vec<u32>>());
+}
+
+#[test]
+fn what_was_found_is_changed_in_its_own_vm_where_that_can_hold_it() {
+    let mut world = World::running();
+    world.records.clear();
+    world.next();
+    let record = &world.records[&testing::id(NODES[0])];
+    let Spec::Node(mut spec) = testing::desired(NODES[0]).spec else { panic!("a node") };
+    spec.json_logs = !spec.json_logs;
+    let told = crate::record::Told::default();
+    let turn = |spec| {
+        let verb = trellis_plan::Verb::Replace(trellis_plan::Desired::new(record.id.clone(), Spec::Node(spec)));
+        let action = trellis_plan::Action { order: Order { fence: 1, serial: 1 }, verb };
+        record.apply(&action, &told, 5).expect("it is taken").record.vm
+    };
+    assert_eq!(turn(spec.clone()), record.vm);
+    spec.resources.cpu_millis = Some(8000);
+    assert_eq!(turn(spec), None, "another size is another VM");
+}
+
+#[test]
+fn a_token_that_the_superlink_does_not_know_is_replaced_once() {
+    let mut world = World::running();
+    let id = testing::id(NODES[0]);
+    let vm = world.vm_of(NODES[0]).expect("it has a VM");
+    world.records.get_mut(&id).expect("it is there").join_token = Some("used".to_owned());
+    let error = format!("join_refused: {} The join token is not valid.", trellis_one::keys::token_mark("used"));
+    let seen = world.view.vms.iter_mut().find(|seen| seen.id == vm).expect("it is there");
+    seen.attributes.insert("FL_ERROR".to_owned(), error);
+    world.next();
+    assert_eq!(world.records[&id].join_token, None);
+    // What the agent said of the old one does not count for the new one.
+    world.records.get_mut(&id).expect("it is there").join_token = Some("new".to_owned());
+    world.next();
+    assert_eq!(world.records[&id].join_token.as_deref(), Some("new"));
 }
 
 #[test]

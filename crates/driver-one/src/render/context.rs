@@ -14,6 +14,12 @@ use crate::secrets::{OwnCertificate, Secrets};
 /// Variables that differ between nodes of a pool, or follow from where the coordinator is.
 const OF_ONE_VM: [&str; 2] = ["FL_NODE_CONFIG", "FL_SUPERLINK_ADDRESS"];
 
+pub const JOIN_TOKEN: &str = "FL_JOIN_TOKEN";
+pub const ADMIN_TOKEN: &str = "FL_ADMIN_TOKEN";
+pub const TUNNEL_KEY: &str = "WG_PRIVATE_KEY";
+/// In front of our variables in a context.
+pub const PREFIX: &str = "ONEAPP_";
+
 /// What is known of the rest of the federation when an assignment is made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Surroundings {
@@ -35,7 +41,7 @@ pub fn context(role: &RoleOf, spec: Option<&Spec>, secrets: &Secrets) -> Vec<(St
     set(&mut values, "FL_ROLE", word);
     match spec {
         Some(Spec::Coordinator(spec)) => {
-            set(&mut values, "FL_ADMIN_TOKEN", secrets.admin_token.clone());
+            set(&mut values, ADMIN_TOKEN, secrets.admin_token.clone());
             if matches!(spec.persistence, Persistence::Disk { .. }) {
                 set(&mut values, "FL_STATE_DISK", format!("/dev/{STATE_TARGET}"));
             }
@@ -49,13 +55,13 @@ pub fn context(role: &RoleOf, spec: Option<&Spec>, secrets: &Secrets) -> Vec<(St
         Some(Spec::Node(_)) => {}
         None => {
             if let Some(keys) = &secrets.tunnel {
-                set(&mut values, "WG_PRIVATE_KEY", keys.private.clone());
+                set(&mut values, TUNNEL_KEY, keys.private.clone());
             }
         }
     }
     let infrastructure =
         [("NETWORK", "YES"), ("REPORT_READY", "YES"), ("SSH_PUBLIC_KEY", "$USER[SSH_PUBLIC_KEY]"), ("TOKEN", "YES")];
-    let ours = values.into_iter().map(|(name, value)| (format!("ONEAPP_{name}"), value));
+    let ours = values.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value));
     let theirs = infrastructure.map(|(name, value)| (name.to_owned(), value.to_owned()));
     ours.chain(theirs).collect()
 }
@@ -75,7 +81,7 @@ pub fn assignment(
         }
         // Those of Flower are registered by their keys, and know no tokens.
         if let (Runtime::Trellis, Some(token)) = (&spec.runtime, join_token) {
-            set(&mut values, "FL_JOIN_TOKEN", token);
+            set(&mut values, JOIN_TOKEN, token);
         }
     }
     if let (Some(tunnel), Some(gateway)) = (tunnel(spec), &surroundings.gateway) {

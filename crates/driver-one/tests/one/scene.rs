@@ -16,8 +16,13 @@ use trellis_plan::{
 use trellis_spec::{Name, OneImages, OneSite, Persistence};
 
 /// Longer than anything takes on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
+
+/// An ordinary user, as sites have them: no administrator of anything.
+const USER: &str = "trellis";
+/// The first after oneadmin and serveradmin.
+pub const USER_ID: i64 = 2;
 
 pub struct Scene {
     pub one: FakeOne,
@@ -36,7 +41,7 @@ pub fn name(text: &str) -> Name {
 
 /// A limit of the driver that no test waits for.
 pub fn limits() -> Limits {
-    Limits { stuck_ms: 2_000, pause_ms: 50, silent_ms: 5_000, most_recoveries: 3, most_retries: 2 }
+    Limits { stuck_ms: 2_000, warning_ms: 50, faulty_ms: 1_000, pause_ms: 50, silent_ms: 5_000, most_recoveries: 3 }
 }
 
 impl Scene {
@@ -46,11 +51,12 @@ impl Scene {
 
     pub async fn of(version: &str) -> Scene {
         let machines = Machines::Pretend(PretendSettings::default());
-        let config = Config { machines, version: version.to_owned(), ..Config::default() };
+        let users = vec![(USER.to_owned(), "pw".to_owned())];
+        let config = Config { machines, version: version.to_owned(), users, ..Config::default() };
         let one = FakeOne::start(config).await.expect("the fake starts");
         let scene =
             Scene { one, directory: TempDir::new().expect("a directory"), driver: Mutex::default(), limits: limits() };
-        std::fs::write(scene.auth(), "oneadmin:onepass\n").expect("the session is written");
+        std::fs::write(scene.auth(), format!("{USER}:pw\n")).expect("the session is written");
         for image in ["trellis-superlink", "trellis-supernode"] {
             scene.add_image(image);
         }
@@ -81,7 +87,9 @@ impl Scene {
     fn add_image(&self, name: &str) {
         let text = format!("NAME=\"{name}\"\nTYPE=\"OS\"\nPATH=\"/var/tmp/{name}.qcow2\"");
         let template = trellis_fake_one::template::Template::parse(&text).expect("a template");
-        self.cloud().with(|cloud| cloud.add_image(0, template, 1)).expect("an image");
+        let image = self.cloud().with(|cloud| cloud.add_image(0, template, 1)).expect("an image");
+        // As `oneimage chmod 604` does.
+        self.cloud().with(|cloud| cloud.images.get_mut(&image).expect("it is there").owned.permissions[6] = true);
     }
 
     /// As after a crash: what the old driver was about is not finished.
@@ -93,7 +101,8 @@ impl Scene {
     pub fn open_with(&self, site: OneSite) {
         *self.driver.lock().expect("nobody panics here") = None;
         let millis = Duration::from_millis;
-        let pace = Pace { turning: millis(10), resting: millis(50), trouble: millis(20), longest: millis(100) };
+        let (turning, resting, trouble, longest) = (millis(10), millis(50), millis(20), millis(100));
+        let pace = Pace { turning, resting, trouble, longest, whole: millis(500) };
         let home = self.directory.path().join("opennebula");
         let wake = Arc::new(|_: &Name| {});
         let house = OneHouse::open(HouseSettings { limits: self.limits, pace, ..HouseSettings::new(home, wake) });

@@ -1,19 +1,23 @@
 //! What goes wrong in clouds, and what comes of it.
 
-use trellis_fake_one::cloud::{LcmState, ServiceState, VmState};
-use trellis_fake_one::faults::{BootFailure, LostAnswer, Refusal, Server};
-use trellis_plan::{Driver, Observation, Outcome, Spec, Verb};
+use trellis_fake_one::cloud::{Cloud, LcmState, ServiceState, VmState};
+use trellis_fake_one::faults::{BootFailure, LostAnswer, Refusal, Server, SlowAnswer, Unplaced};
+use trellis_plan::{Desired, Driver, Observation, Outcome, ResourceId, Sighting, Spec, Verb};
 use trellis_spec::{OneImages, OneSite};
 
-use crate::scene::{Scene, desired, id, name, node};
+use crate::scene::{PATIENCE, Scene, USER_ID, desired, id, name, node};
 
 async fn coordinator_and_nodes(scene: &Scene, nodes: u32) {
+    coordinator_and_nodes_from(scene, 1, nodes).await;
+}
+
+async fn coordinator_and_nodes_from(scene: &Scene, serial: u64, nodes: u32) {
     let coordinator = desired(&id("demo/lab/coordinator"), 0);
-    scene.make(1, Verb::Create(coordinator.clone())).await;
+    scene.make(serial, Verb::Create(coordinator.clone())).await;
     scene.until_ready(&coordinator).await;
     for index in 0..nodes {
         let node = desired(&id(&format!("demo/lab/node/pool-{index}")), 0);
-        scene.make(u64::from(index) + 2, Verb::Create(node)).await;
+        scene.make(serial + u64::from(index) + 1, Verb::Create(node)).await;
     }
     for index in 0..nodes {
         scene.until_ready(&desired(&id(&format!("demo/lab/node/pool-{index}")), 0)).await;
@@ -120,22 +124,200 @@ async fn a_service_that_is_stuck_is_brought_back() {
     }
 }
 
+/// What the planner does with a part that failed.
+async fn restart(scene: &Scene, serial: u64, desired: &Desired) {
+    let instance = scene.see(&desired.id).await.facts().expect("it is there").instance;
+    scene.make(serial, Verb::Restart { id: desired.id.clone(), generation: desired.generation, instance }).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_vm_that_does_not_boot_is_tried_again_and_then_told() {
+async fn a_vm_that_does_not_boot_is_replaced_with_the_rights_of_an_ordinary_user() {
     let scene = Scene::new().await;
     let coordinator = desired(&id("demo/lab/coordinator"), 0);
-    scene.cloud().faults(|faults| {
-        faults.boot_failures = vec![BootFailure { matching: String::new(), times: Some(1) }];
-    });
+    let fail = |times| {
+        let failure = BootFailure { matching: String::new(), times };
+        scene.cloud().faults(|faults| faults.boot_failures = vec![failure]);
+    };
+    fail(Some(1));
     scene.make(1, Verb::Create(coordinator.clone())).await;
+    let why = scene.until_failed(&coordinator.id).await;
+    assert!(why.contains("BOOT_FAILURE") && why.contains("cannot start the domain"), "{why}");
+    let first = scene.vms();
+    restart(&scene, 2, &coordinator).await;
     scene.until_ready(&coordinator).await;
-    scene.cloud().faults(|faults| {
-        faults.boot_failures = vec![BootFailure { matching: String::new(), times: None }];
-    });
+    assert_ne!(scene.vms(), first, "another VM took its place");
+    assert_eq!(scene.vms().len(), 1);
+    // The same of a node that is added later.
+    let node = desired(&id("demo/lab/node/pool-0"), 0);
+    fail(Some(1));
+    scene.make(3, Verb::Create(node.clone())).await;
+    scene.until_failed(&node.id).await;
+    restart(&scene, 4, &node).await;
+    scene.until_ready(&node).await;
+    assert_eq!(scene.vms().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_vm_that_was_turned_off_and_terminated_is_made_again() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 2).await;
+    let (lost, kept) = (desired(&id("demo/lab/node/pool-0"), 0), id("demo/lab/node/pool-1"));
+    let (vm, other) = (scene.vm_of(&lost.id).expect("it has a VM"), scene.vm_of(&kept));
+    let coordinator = scene.vm_of(&id("demo/lab/coordinator"));
+    scene.cloud().with(|cloud| cloud.act(vm, "poweroff-hard")).expect("it is turned off");
+    let off = |cloud: &Cloud| (cloud.vms[&vm].state == VmState::Poweroff).then_some(());
+    scene.cloud().wait(PATIENCE, off).await.expect("it is off");
+    scene.until_failed(&lost.id).await;
+    scene.cloud().with(|cloud| cloud.act(vm, "terminate")).expect("it is terminated");
+    let gone = |sighting: &Sighting| format!("{sighting:?}").contains("is gone");
+    scene.until(&lost.id, "gone", gone).await;
+    let warns = |cloud: &Cloud| cloud.services.values().any(|service| service.state == ServiceState::Warning);
+    assert!(scene.cloud().with(|cloud| warns(cloud)), "OneFlow takes no orders for it");
+    restart(&scene, 9, &lost).await;
+    scene.until_ready(&lost).await;
+    assert_eq!((scene.vm_of(&kept), scene.vm_of(&id("demo/lab/coordinator"))), (other, coordinator));
+    assert_eq!((scene.vms().len(), scene.cloud().with(|cloud| cloud.services.len())), (3, 2));
+    // Everything goes, however many services there are.
+    for (serial, part) in [(10, "node/pool-0"), (11, "node/pool-1"), (12, "coordinator")] {
+        scene.make(serial, delete(&format!("demo/lab/{part}"))).await;
+    }
+    scene.until_absent(&id("demo/lab/coordinator")).await;
+    assert_eq!((scene.vms().len(), scene.cloud().with(|cloud| cloud.services.len())), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_home_is_recovered_from_the_cloud_and_nothing_is_taken_down() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 2).await;
+    let parts = ["demo/lab/coordinator", "demo/lab/node/pool-0", "demo/lab/node/pool-1"].map(id);
+    let vms = || parts.iter().map(|part| scene.vm_of(part)).collect::<Vec<Option<i64>>>();
+    let token = || std::fs::read_to_string(scene.house().token_path(&name("demo")).expect("there is a token"));
+    let before = (vms(), token().expect("a file"));
+    scene.close();
+    std::fs::remove_dir_all(scene.directory.path().join("opennebula")).expect("the home is lost");
+    scene.open();
+    let wanted = |parts: &[ResourceId]| parts.iter().map(|part| desired(part, 0)).collect::<Vec<Desired>>();
+    let hear = |wanted: &[Desired]| {
+        scene.driver().hear(&name("demo"), &name("lab"), &wanted.iter().collect::<Vec<&Desired>>());
+    };
+    for desired in wanted(&parts) {
+        scene.until_ready(&desired).await;
+    }
+    hear(&wanted(&parts));
+    // The next thing that is asked for is another node.
+    let more = id("demo/lab/node/pool-2");
+    hear(&wanted(&[parts.as_slice(), std::slice::from_ref(&more)].concat()));
+    scene.make(1, Verb::Create(desired(&more, 0))).await;
+    scene.until_ready(&desired(&more, 0)).await;
+    assert_eq!((vms(), token().expect("a file")), before);
+    assert_eq!((scene.vms().len(), scene.cloud().with(|cloud| cloud.services.len())), (4, 1));
+    let states = scene.cloud().updates(0);
+    let ended = states.iter().filter(|update| update.name == "VM_STATE" && update.new.as_deref() == Some("SHUTDOWN"));
+    assert_eq!(ended.count(), 0, "nothing was taken down");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn why_a_part_waits_is_told_in_the_words_of_the_cloud() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 0).await;
+    let why = "[HOST] Not enough MEMORY on hosts: 3";
+    let unplaced = Unplaced { matching: "supernode".to_owned(), why: why.to_owned() };
+    scene.cloud().faults(|faults| faults.unplaced = vec![unplaced]);
     let node = desired(&id("demo/lab/node/pool-0"), 0);
     scene.make(2, Verb::Create(node.clone())).await;
-    let why = scene.until_failed(&node.id).await;
-    assert!(why.contains("FAIL"), "{why}");
+    let says = |text: &'static str| {
+        move |sighting: &Sighting| {
+            sighting.facts().and_then(|facts| facts.hindrance.as_ref()).is_some_and(|why| why.contains(text))
+        }
+    };
+    scene.until(&node.id, "told why it waits", says("is PENDING: [HOST] Not enough MEMORY on hosts: 3")).await;
+    scene.cloud().faults(|faults| faults.unplaced.clear());
+    scene.until_ready(&node).await;
+    // Quotas of all kinds reach OneFlow as an error in its log, and in the answer.
+    let memory = scene.cloud().with(|cloud| cloud.used(USER_ID, "MEMORY"));
+    let quota = |limit: f64| {
+        scene
+            .cloud()
+            .with(|cloud| cloud.users.get_mut(&USER_ID).expect("it is there").vm_quota.insert("MEMORY".into(), limit))
+    };
+    quota(memory);
+    let second = desired(&id("demo/lab/node/pool-1"), 0);
+    scene.make(3, Verb::Create(second.clone())).await;
+    let told = |sighting: &Sighting| format!("{sighting:?}").contains("the quota for memory is used up");
+    scene.until(&second.id, "told of the quota", told).await;
+    quota(memory * 3.0);
+    restart(&scene, 4, &second).await;
+    scene.until_ready(&second).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_cloud_is_not_a_broken_one() {
+    let scene = Scene::new().await;
+    // Slower than a controller waits for a driver, and as slow as a front-end under load.
+    let slow = SlowAnswer { server: Server::Flow, matching: "GET /service".to_owned(), delay_ms: 3_500 };
+    scene.cloud().faults(|faults| faults.slow = vec![slow]);
+    let coordinator = desired(&id("demo/lab/coordinator"), 0);
+    let limit = std::time::Duration::from_secs(3);
+    let seen = tokio::time::timeout(limit, scene.driver().observe(&name("demo"), &name("lab"))).await;
+    let Ok(Observation::Seen(seen)) = seen else { panic!("{seen:?}") };
+    assert!(!seen.complete, "nothing is said to be absent before the cloud has answered");
+    scene.make(1, Verb::Create(coordinator.clone())).await;
+    scene.until_ready(&coordinator).await;
+    let again = tokio::time::timeout(limit, scene.driver().observe(&name("demo"), &name("lab"))).await;
+    assert!(matches!(again, Ok(Observation::Seen(_))), "{again:?}");
+}
+
+/// Requests to oned and OneFlow since the last time.
+fn requests(scene: &Scene) -> u64 {
+    scene.cloud().with(|cloud| std::mem::take(&mut cloud.requests).values().sum())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_asked_for_a_federation_of_which_nothing_is_left() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 1).await;
+    scene.make(8, delete("demo/lab/node/pool-0")).await;
+    scene.make(9, delete("demo/lab/coordinator")).await;
+    scene.until_absent(&id("demo/lab/coordinator")).await;
+    scene.until_absent(&id("demo/lab/node/pool-0")).await;
+    // The look that found nothing may still be under way; each of these is longer than many looks.
+    let pause = std::time::Duration::from_millis(500);
+    let mut quiet = false;
+    for _ in 0..20 {
+        requests(&scene);
+        tokio::time::sleep(pause).await;
+        quiet = requests(&scene) == 0;
+        if quiet {
+            break;
+        }
+    }
+    assert!(quiet, "the keeper goes on asking");
+    coordinator_and_nodes_from(&scene, 20, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rights_that_are_used_are_those_that_are_documented() {
+    let scene = Scene::new().await;
+    coordinator_and_nodes(&scene, 2).await;
+    let node = desired(&id("demo/lab/node/pool-0"), 0);
+    restart(&scene, 8, &node).await;
+    scene.until_ready(&node).await;
+    scene.make(9, Verb::Replace(desired(&node.id, 1))).await;
+    scene.until_ready(&desired(&node.id, 1)).await;
+    for (serial, part) in [(10, "node/pool-0"), (11, "node/pool-1"), (12, "coordinator")] {
+        scene.make(serial, delete(&format!("demo/lab/{part}"))).await;
+    }
+    scene.until_absent(&id("demo/lab/coordinator")).await;
+    let used = scene.cloud().with(|cloud| cloud.rights_used.borrow().clone());
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/opennebula.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let rights = ["USE ", "MANAGE ", "ADMIN ", "CREATE "];
+    let told: std::collections::BTreeSet<String> = rows
+        .map(|(right, _)| right.to_owned())
+        .filter(|word| rights.iter().any(|right| word.starts_with(right)))
+        .collect();
+    assert_eq!(used, told, "left: used; right: the table of docs/opennebula.md");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,12 +378,16 @@ async fn what_the_cloud_refuses_is_told_with_what_to_do() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_that_is_used_up_is_told_and_room_is_used_when_there_is_some() {
     let scene = Scene::new().await;
-    let limit = |vms| scene.cloud().with(|cloud| cloud.users.get_mut(&0).expect("oneadmin").vms_limit = vms);
-    limit(Some(0));
+    let limit = |vms: f64| {
+        scene
+            .cloud()
+            .with(|cloud| cloud.users.get_mut(&USER_ID).expect("it is there").vm_quota.insert("VMS".into(), vms))
+    };
+    limit(0.0);
     scene.make(1, Verb::Create(desired(&id("demo/lab/coordinator"), 0))).await;
     let why = scene.until_failed(&id("demo/lab/coordinator")).await;
     assert!(why.to_lowercase().contains("quota"), "{why}");
-    limit(None);
+    limit(9.0);
     scene.make(2, delete("demo/lab/coordinator")).await;
     scene.until_absent(&id("demo/lab/coordinator")).await;
     scene.make(3, Verb::Create(desired(&id("demo/lab/coordinator"), 0))).await;

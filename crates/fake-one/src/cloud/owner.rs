@@ -66,7 +66,8 @@ impl Cloud {
         let secret = digest(&SHA256, &(self.random() >> 33).to_be_bytes());
         template.set("TOKEN_PASSWORD", hex(secret.as_ref()));
         let (name, password) = (name.to_owned(), password.to_owned());
-        self.users.insert(id, User { id, gid, name, password, tokens: Vec::new(), template, vm_quota: BTreeMap::new() });
+        self.users
+            .insert(id, User { id, gid, name, password, tokens: Vec::new(), template, vm_quota: BTreeMap::new() });
         id
     }
 
@@ -144,10 +145,8 @@ impl Cloud {
     /// Whether another VM fits into its owner's quotas.
     pub(super) fn quota(&self, uid: Id, wanted: &Template) -> Result<(), Refused> {
         let Some(user) = self.users.get(&uid) else { return Ok(()) };
-        let over = user
-            .vm_quota
-            .iter()
-            .find(|(metric, limit)| self.used(uid, metric) + share(wanted, metric) > **limit);
+        let over =
+            user.vm_quota.iter().find(|(metric, limit)| self.used(uid, metric) + share(wanted, metric) > **limit);
         match over {
             Some((metric, limit)) => {
                 let why = format!("user [{uid}] limit of {limit} reached for {metric} quota in VM with ID: 0");

@@ -1,0 +1,229 @@
+//! Which service VMs are ordered from, and what it is told in the state that it is in. Table and reasons: OneFlow scales and
+//! changes roles in RUNNING alone, and recovers what failed or is about something. In WARNING it takes nothing, also when
+//! the faulty VM is long gone: then another service is made beside it, its healthy VMs stay, and it goes with the last of them.
+
+use trellis_one::flow::{RoleTemplate, ServiceTemplate};
+use trellis_plan::Millis;
+
+use super::crew::{Crew, Role};
+use super::structure::trouble;
+use super::{Ground, Next, Step};
+use crate::memory::Limits;
+use crate::render::RoleOf;
+use crate::view::{Life, ServiceSeen, ServiceState};
+
+/// Services of one federation at one site. One that is made beside others has come up before the next is made, so that there
+/// are never many; more than this is somebody else's doing.
+const MAX_SERVICES: usize = 8;
+
+/// The service that VMs are ordered from, as far as the decision depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Situation {
+    state: ServiceState,
+    lasts_ms: Millis,
+    /// VMs are missing that it should make.
+    needed: bool,
+    /// One of the missing is not of a pool whose size OneFlow decides: a cooldown is not meant for it.
+    urgent: bool,
+    /// One of its VMs is off, failed or cannot be seen: it may come up again, and take the warning back.
+    faulty: bool,
+    /// For so long it has counted VMs that are gone.
+    blocked_ms: Millis,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Wait,
+    Order,
+    Recover,
+    Remove,
+    /// Another service is made for what is missing.
+    Succeed,
+}
+
+fn decide(now: &Situation, limits: &Limits) -> Decision {
+    let stuck = now.lasts_ms >= limits.stuck_ms;
+    let warned_ms = if now.faulty { limits.faulty_ms } else { limits.warning_ms };
+    match now.state {
+        ServiceState::Runs if now.needed && now.blocked_ms >= limits.stuck_ms => Decision::Succeed,
+        ServiceState::Runs if now.needed => Decision::Order,
+        ServiceState::Warns if now.needed && now.lasts_ms >= warned_ms => Decision::Succeed,
+        ServiceState::Cooldown if now.urgent || stuck => Decision::Recover,
+        ServiceState::Turns if stuck => Decision::Recover,
+        ServiceState::Failed => Decision::Recover,
+        ServiceState::Stays => Decision::Remove,
+        ServiceState::Leaves if stuck => Decision::Remove,
+        ServiceState::Runs
+        | ServiceState::Warns
+        | ServiceState::Cooldown
+        | ServiceState::Turns
+        | ServiceState::Leaves => Decision::Wait,
+    }
+}
+
+pub fn keep(ground: &Ground<'_>, crew: &Crew<'_>, template: u32, plan: &ServiceTemplate, next: &mut Next) {
+    let Some(active) = ground.view.active() else {
+        return next.steps.push(Step::Instantiate { template, plan: plan.clone() });
+    };
+    let others = || ground.view.services.iter().filter(|other| other.id != active.id);
+    for other in others().filter(|other| !is_used(crew, other)) {
+        next.steps.extend(super::teardown::end_service(ground, other));
+    }
+    // VMs that another one makes are not counted yet.
+    if others().any(|other| ground.is_busy(other)) {
+        return;
+    }
+    match decide(&situation(ground, crew, active), ground.limits) {
+        Decision::Wait => {}
+        Decision::Order => next.steps.extend(order(crew, active, plan)),
+        Decision::Recover => recover(ground, active, next),
+        Decision::Remove => next.steps.push(Step::RemoveService { service: active.id }),
+        Decision::Succeed if ground.view.services.len() < MAX_SERVICES => {
+            let plan = ServiceTemplate { roles: missing_roles(crew, plan), ..plan.clone() };
+            next.steps.push(Step::Instantiate { template, plan });
+        }
+        Decision::Succeed => {
+            let (id, word, count) = (active.id, &active.word, ground.view.services.len());
+            trouble(
+                next,
+                format!(
+                    "service {id} is {word} and takes no orders, and there are {count} services of this federation \
+                     already: bring a VM of each role up, or delete services that are not needed (`oneflow list`)"
+                ),
+            );
+        }
+    }
+}
+
+fn situation(ground: &Ground<'_>, crew: &Crew<'_>, service: &ServiceSeen) -> Situation {
+    let lacks = |(_, role): &(&RoleOf, &Role<'_>)| role.missing() > 0;
+    let is_rigid = |of: &RoleOf| !matches!(of, RoleOf::Pool(pool) if ground.elastic.contains_key(pool));
+    let mut vms = service.roles.iter().flat_map(|role| &role.vms).filter_map(|id| ground.view.vm(*id));
+    Situation {
+        state: service.state,
+        lasts_ms: ground.memory.lasts_ms(service.id, ground.now_ms),
+        needed: crew.roles.iter().any(|role| lacks(&role)),
+        urgent: crew.roles.iter().any(|role| lacks(&role) && is_rigid(role.0)),
+        faulty: vms.any(|vm| matches!(vm.life, Life::Off | Life::Failed | Life::Unknown)),
+        blocked_ms: ground.memory.blocked_ms(service.id, ground.now_ms),
+    }
+}
+
+fn is_used(crew: &Crew<'_>, service: &ServiceSeen) -> bool {
+    service.roles.iter().flat_map(|role| &role.vms).any(|vm| crew.lives(*vm))
+}
+
+fn recover(ground: &Ground<'_>, service: &ServiceSeen, next: &mut Next) {
+    if ground.memory.may_recover(ground.limits, ground.now_ms) {
+        next.steps.push(Step::RecoverService { service: service.id });
+    } else if ground.memory.gave_up(ground.limits) {
+        let error = service.error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+        let (id, word) = (service.id, &service.word);
+        trouble(next, format!("service {id} is {word}{error}, and telling it to go on did not help"));
+    }
+}
+
+/// A role that is missing, or VMs that a role lacks. One order at a time: the service is about it then.
+fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Option<Step> {
+    crew.roles.values().filter(|role| role.missing() > 0).find_map(|role| {
+        let planned = plan.roles.iter().find(|planned| planned.name == role.name)?;
+        let Some(seen) = service.role(&role.name) else {
+            let mut role = missing_role(role, planned);
+            role.parents.retain(|parent| service.role(parent).is_some());
+            return Some(Step::AddRole { service: service.id, role });
+        };
+        // VMs that are being made, and those that went without OneFlow having noticed, are waited for.
+        let counted = u32::try_from(seen.vms.len()).unwrap_or(u32::MAX);
+        let settled = counted == seen.cardinality && seen.vms.iter().all(|id| crew.lives(*id));
+        let cardinality = (counted + role.missing()).min(planned.max_vms.unwrap_or(u32::MAX));
+        let order = Step::Scale { service: service.id, role: role.name.clone(), cardinality };
+        (settled && cardinality > counted).then_some(order)
+    })
+}
+
+/// The roles of a service that makes only what is missing.
+fn missing_roles(crew: &Crew<'_>, plan: &ServiceTemplate) -> Vec<RoleTemplate> {
+    let roles = plan.roles.iter().map(|planned| {
+        let role = crew.roles.values().find(|role| role.name == planned.name);
+        role.map_or_else(|| planned.clone(), |role| missing_role(role, planned))
+    });
+    roles.collect()
+}
+
+/// A role with as many VMs as are missing, within the limits that OneFlow holds it to.
+fn missing_role(role: &Role<'_>, planned: &RoleTemplate) -> RoleTemplate {
+    let (min, max) = (planned.min_vms.unwrap_or(0), planned.max_vms.unwrap_or(u32::MAX));
+    RoleTemplate { cardinality: role.missing().clamp(min, max), ..planned.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::service_state;
+
+    const LIMITS: Limits = Limits { stuck_ms: 1000, warning_ms: 10, faulty_ms: 100, ..Limits::DEFAULT };
+
+    /// By the number of the state: at once without and with a need, and the same after everything was waited for.
+    const TABLE: [(u32, &str, [Decision; 4]); 16] = {
+        use Decision::{Order as O, Recover as R, Remove as X, Succeed as S, Wait as W};
+        [
+            (0, "PENDING", [W, W, R, R]),
+            (1, "DEPLOYING", [W, W, R, R]),
+            (2, "RUNNING", [W, O, W, O]),
+            (3, "UNDEPLOYING", [W, W, X, X]),
+            (4, "WARNING", [W, W, W, S]),
+            (5, "DONE", [W, W, X, X]),
+            (6, "FAILED_UNDEPLOYING", [X, X, X, X]),
+            (7, "FAILED_DEPLOYING", [R, R, R, R]),
+            (8, "SCALING", [W, W, R, R]),
+            (9, "FAILED_SCALING", [R, R, R, R]),
+            (10, "COOLDOWN", [W, R, R, R]),
+            (11, "DEPLOYING_NETS", [W, W, R, R]),
+            (12, "UNDEPLOYING_NETS", [W, W, X, X]),
+            (13, "FAILED_DEPLOYING_NETS", [R, R, R, R]),
+            (14, "FAILED_UNDEPLOYING_NETS", [X, X, X, X]),
+            (15, "HOLD", [W, W, R, R]),
+        ]
+    };
+
+    fn at(state: u32, needed: bool, lasts_ms: Millis) -> Situation {
+        let state = service_state(state);
+        Situation { state, lasts_ms, needed, urgent: needed, faulty: false, blocked_ms: 0 }
+    }
+
+    #[test]
+    fn each_state_has_what_oneflow_takes_in_it() {
+        for (state, word, expected) in TABLE {
+            let cases = [(false, 0), (true, 0), (false, LIMITS.stuck_ms), (true, LIMITS.stuck_ms)];
+            let decided = cases.map(|(needed, lasts_ms)| decide(&at(state, needed, lasts_ms), &LIMITS));
+            assert_eq!(decided, expected, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_warning_is_waited_out_longer_while_a_faulty_vm_may_come_back() {
+        for (faulty, lasts_ms, expected) in [
+            (false, LIMITS.warning_ms - 1, Decision::Wait),
+            (false, LIMITS.warning_ms, Decision::Succeed),
+            (true, LIMITS.warning_ms, Decision::Wait),
+            (true, LIMITS.faulty_ms, Decision::Succeed),
+        ] {
+            let now = Situation { faulty, ..at(4, true, lasts_ms) };
+            assert_eq!(decide(&now, &LIMITS), expected, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn a_service_that_does_not_notice_ended_vms_is_not_waited_for_without_end() {
+        let now = Situation { blocked_ms: LIMITS.stuck_ms, ..at(2, true, 0) };
+        assert_eq!(decide(&now, &LIMITS), Decision::Succeed);
+        assert_eq!(decide(&Situation { needed: false, ..now }, &LIMITS), Decision::Wait);
+    }
+
+    #[test]
+    fn a_cooldown_is_cut_short_for_what_it_is_not_meant_for() {
+        let now = Situation { urgent: false, ..at(10, true, 0) };
+        assert_eq!(decide(&now, &LIMITS), Decision::Wait, "a pool of OneFlow's own rules rests");
+        assert_eq!(decide(&Situation { urgent: true, ..now }, &LIMITS), Decision::Recover);
+    }
+}
