@@ -53,6 +53,9 @@ class Workspace:
             # Wide, so that tables of the command line are not wrapped and compare as text.
             "COLUMNS": "200",
             MARK: self.mark,
+            # Apps of tests tell of themselves in files of the workspace, and are found by the mark.
+            "TRELLIS_APP_ENV": MARK,
+            "TRELLIS_APP_DATA": f"{self.root}:rw",
         }
         return kept | extra
 

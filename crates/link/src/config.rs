@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use trellis_front::Keepalive;
+pub use trellis_sandbox::Settings as SandboxSettings;
 
 /// Everything a SuperLink needs to know.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub struct Config {
     pub python: Option<PathBuf>,
     /// ServerApps may install what their app asks for, from a package index (Flower 1.30 and later).
     pub dependency_installation: bool,
+    /// What ServerApps in Python may do on this machine. They always reach the network.
+    pub sandbox: SandboxSettings,
     /// What trains for native runs; `None`: somebody else asks for them. Started by the SuperLink whatever `isolation` says.
     pub native_app: Option<NativeApp>,
     /// The secret that SuperExecs sign with; `None`: `app_trust` decides who may take a run.

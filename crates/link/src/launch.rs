@@ -53,7 +53,7 @@ pub struct Launcher {
 
 impl Launcher {
     pub fn new(link: Arc<Link>, programs: Programs, address: String) -> std::io::Result<Launcher> {
-        let outputs = link.store().directory().path().join("apps");
+        let outputs = link.store().directory().path().join(program::OUTPUTS);
         std::fs::create_dir_all(&outputs)?;
         Ok(Launcher { link, programs, address, outputs })
     }
@@ -202,6 +202,7 @@ impl Launcher {
         let tail = process::tail(&self.output(run), TAIL_BYTES);
         // Before another one writes to it.
         let _ = std::fs::remove_file(self.output(run));
+        process::clear(&self.outputs, run);
         if !matches!(finished, Ok(true)) {
             let reason = format!("The ServerApp process {how} before it finished the run.");
             if let Err(error) = append_log(&self.link, run, format!("{reason} Its last output:\n{tail}\n")).await {

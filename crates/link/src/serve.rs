@@ -17,6 +17,7 @@ use trellis_core::upkeep::recover;
 use trellis_front::listen::local;
 use trellis_front::{Listener, SuperexecSecret, TlsError, TlsSettings};
 use trellis_pki::{Endpoint, Files};
+use trellis_sandbox::Sandbox;
 use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
 use crate::api::{hex, random};
@@ -131,6 +132,11 @@ impl SuperLink {
 
         let room = Arc::new(WaitingRoom::default());
         let watch = Arc::new(Watch::new(env!("CARGO_PKG_VERSION")));
+        if let Some(sandbox) = programs.sandbox() {
+            let watch = Arc::clone(&watch);
+            // Asks the interpreter for its files, which nobody has to wait for.
+            tokio::task::spawn_blocking(move || tell_sandbox(&sandbox, &watch));
+        }
         let ended = Arc::new(Mutex::default());
         let changes = Arc::new(Changes::new(hex(&random::<8>())));
         let store = SqliteStore::open(directory, announcer(&room, &watch, &ended, &changes))?;
@@ -188,6 +194,18 @@ impl SuperLink {
         };
         failed.map_or(kept.map_err(ServeError::Recovery), Err)
     }
+}
+
+/// Says what ServerApps in Python are restricted by.
+fn tell_sandbox(sandbox: &Sandbox, watch: &Watch) {
+    if let Err(error) = sandbox.prepare() {
+        tracing::warn!(%error, "ServerApps in Python cannot be started");
+    }
+    sandbox.level().log(|warning, text| if warning { tracing::warn!("{text}") } else { tracing::info!("{text}") });
+    if let Some(path) = sandbox.closed_path() {
+        tracing::info!(path = %path.display(), "apps keep the user of the SuperLink, without its rights: others cannot use this path");
+    }
+    watch.sandbox(sandbox.level().level);
 }
 
 fn certificate_files(files: &TlsFiles) -> Files {

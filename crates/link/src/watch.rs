@@ -62,6 +62,11 @@ impl Watch {
         Watch { scene: Mutex::default(), metrics: Metrics::new(version) }
     }
 
+    /// What ServerApps in Python are restricted by.
+    pub fn sandbox(&self, level: trellis_sandbox::Enforcement) {
+        self.metrics.sandbox(level);
+    }
+
     fn scene(&self) -> MutexGuard<'_, Scene> {
         self.scene.lock().expect("no holder panics")
     }

@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 use trellis_core::id::ObjectId;
 use trellis_node::app::{InstalledApp, Job, Outcome, Reply};
 use trellis_node::objects::Objects;
-use trellis_node::official::{Interpreter, Launch, OfficialApps, Settings};
+use trellis_node::official::{Interpreter, Launch, OfficialApps, Scratches, Settings};
 use trellis_node::resources::Confinement;
+use trellis_sandbox::Sandbox;
 use trellis_wire::object::{
     Array, ArrayRecord, ConfigRecord, ConfigValue, Entries, Message, MetricRecord, Object, Payload, RecordDict,
     object_id,
@@ -45,6 +46,8 @@ async fn main() -> Result<(), Failure> {
     let launch = match arguments.python {
         None => Launch::BySuperExec,
         Some(python) => Launch::PerMessage(Interpreter {
+            sandbox: Arc::new(Sandbox::off(python.clone())),
+            scratches: Scratches::default(),
             python,
             flwr_home: arguments.directory.join("home"),
             allow_dependency_installation: false,

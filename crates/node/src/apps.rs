@@ -4,11 +4,13 @@
 mod built_in;
 mod native;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use trellis_core::id::RunId;
-use trellis_wire::fab;
+use trellis_sandbox::{DataPath, Sandbox};
+use trellis_wire::{fab, proto};
 
 use crate::app::{Job, Outcome};
 use crate::config::{AppMode, Config};
@@ -20,6 +22,9 @@ use crate::warm::{self, StartError, WarmApps, WorkerInfo};
 use crate::watch::{AppState, AppStatus, Watch};
 use built_in::BuiltInApps;
 use native::NativeApps;
+
+/// In the state directory: where apps in a sandbox have their own directories, as long as they live.
+const SCRATCH: &str = "scratch";
 
 pub struct AppRunner {
     chosen: Chosen,
@@ -64,8 +69,10 @@ impl AppRunner {
     /// Nothing more comes for this run.
     pub fn end_run(&self, run: RunId) {
         self.built_in.end_run(run);
-        if let Chosen::Warm(apps) = &self.chosen {
-            apps.end_run(run);
+        match &self.chosen {
+            Chosen::Warm(apps) => apps.end_run(run),
+            Chosen::Official(apps) => apps.end_run(run),
+            Chosen::Native(_) => {}
         }
     }
 
@@ -109,6 +116,7 @@ impl Chosen {
         }
         match &config.apps.mode {
             AppMode::Warm(settings) => {
+                let sandbox = Arc::new(sandbox(config)?);
                 let setup = warm::Setup {
                     python: config.apps.python.clone(),
                     settings: settings.clone(),
@@ -116,20 +124,29 @@ impl Chosen {
                     directory,
                     environment: vec![("FLWR_HOME".into(), home.into_os_string())],
                     confinement,
+                    sandbox: Arc::clone(&sandbox),
                     objects,
                     watch: watch.clone(),
                 };
                 let assets = setup.assets.clone();
                 let apps = WarmApps::new(setup).map_err(|source| Error::Directory { path: assets, source })?;
                 tell_python(apps.check().await, config.apps.python_required)?;
+                tell_sandbox(&sandbox, watch);
                 Ok(Chosen::Warm(apps))
             }
             AppMode::PerMessage => {
+                let sandbox = Arc::new(sandbox(config)?);
+                if let Err(error) = sandbox.prepare() {
+                    tracing::warn!(python = %config.apps.python.display(), %error, "apps in Python cannot be started");
+                }
+                tell_sandbox(&sandbox, watch);
                 let interpreter = official::Interpreter {
                     python: config.apps.python.clone(),
                     flwr_home: home,
                     allow_dependency_installation: config.apps.allow_dependency_installation,
                     confinement,
+                    sandbox,
+                    scratches: official::Scratches::default(),
                 };
                 Chosen::official(config, official::Launch::PerMessage(interpreter), objects).await
             }
@@ -148,6 +165,34 @@ impl Chosen {
         let apps = OfficialApps::start(settings, objects, &CancellationToken::new()).await?;
         Ok(Chosen::Official(apps))
     }
+}
+
+/// Where apps of this node live. Fails if the kernel lacks what the operator requires.
+fn sandbox(config: &Config) -> Result<Sandbox, Error> {
+    let (mut settings, python) = (config.apps.sandbox.clone(), config.apps.python.clone());
+    settings.data.extend(config.node_config.values().filter_map(data_path));
+    let over_tcp = config.apps.mode == AppMode::PerMessage;
+    let sandbox = Sandbox::new(settings, python, config.state_dir.clone(), SCRATCH, over_tcp)?;
+    let sandbox = sandbox.protect(config.key.clone());
+    let path = config.state_dir.join(SCRATCH);
+    sandbox.sweep().map_err(|source| Error::Directory { path, source })?;
+    Ok(sandbox)
+}
+
+/// A file or directory that a setting of the node names: apps are told of it in order to read it.
+fn data_path(setting: &proto::Scalar) -> Option<DataPath> {
+    let Some(proto::scalar::Scalar::String(text)) = &setting.scalar else { return None };
+    let path = PathBuf::from(text);
+    // Not the whole machine, and nothing that is no path at all.
+    (path.is_absolute() && path.parent().is_some() && path.exists()).then_some(DataPath { path, writable: false })
+}
+
+fn tell_sandbox(sandbox: &Sandbox, watch: &Watch) {
+    sandbox.level().log(|warning, text| if warning { tracing::warn!("{text}") } else { tracing::info!("{text}") });
+    if let Some(path) = sandbox.closed_path() {
+        tracing::info!(path = %path.display(), "apps keep the user of the node, without its rights: others cannot use this path");
+    }
+    watch.sandbox(sandbox.level());
 }
 
 /// A node without Python is of use all the same, to runs whose app is part of this program. Others are told, each time.

@@ -32,6 +32,8 @@ pub enum Error {
     #[error("apps cannot have the GPUs that were asked for")]
     Gpu(#[source] resources::Refusal),
     #[error(transparent)]
+    Sandbox(#[from] trellis_sandbox::Unavailable),
+    #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("cannot listen on {address} for health checks")]
     Health { address: SocketAddr, source: io::Error },

@@ -23,6 +23,7 @@ use crate::config::Limits;
 use shelf::Shelf;
 
 pub use project::run_config;
+pub(crate) use shelf::RESERVED;
 pub use shelf::{Installation, KEPT, UNUSED, sweep, to_remove};
 pub use trust::{ed25519_key, verify};
 

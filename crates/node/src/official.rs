@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::{CancellationToken, DropGuard};
+use trellis_core::id::RunId;
 use trellis_front::listen::local;
 use trellis_front::{Keepalive, Listener, SuperexecSecret};
 use trellis_wire::error_reply::ErrorCode;
@@ -37,7 +38,7 @@ use crate::objects::Objects;
 use assignment::Delivery;
 use board::{Board, Ending, Post};
 use process::AppProcess;
-pub use process::Interpreter;
+pub use process::{Interpreter, Scratches};
 use service::{AppPort, Server};
 
 /// An app that has delivered may tidy up for this long.
@@ -113,6 +114,13 @@ impl OfficialApps {
         self.stop.cancel();
     }
 
+    /// Nothing more comes for a run.
+    pub fn end_run(&self, run: RunId) {
+        if let Launch::PerMessage(interpreter) = &self.launch {
+            interpreter.scratches.end(run.0);
+        }
+    }
+
     /// Has an app carry out an instruction. If the future is dropped, the app is ended, and its token good no more.
     pub async fn execute(&self, job: Job) -> Outcome {
         let carried_out = async {
@@ -138,7 +146,7 @@ impl OfficialApps {
     async fn launch(&self, interpreter: &Interpreter, job: Job) -> Outcome {
         let run = job.metadata().run_id;
         let (mut post, token) = self.board.assign(job);
-        let mut app = match AppProcess::start(interpreter, &local(self.address).to_string(), &token, run) {
+        let mut app = match AppProcess::start(interpreter, local(self.address), &token, run) {
             Ok(app) => app,
             Err(error) => return not_started(&interpreter.python, &error),
         };

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use trellis_core::id::RunId;
+use trellis_sandbox::Sandbox;
 use trellis_wire::error_reply::ErrorCode;
 
 use self::exchange::{Answer, Trouble};
@@ -35,11 +36,12 @@ pub struct Setup {
     pub settings: WarmSettings,
     /// Where the worker's program is put.
     pub assets: PathBuf,
-    /// Where apps find themselves when they start. Must exist.
+    /// Where apps find themselves when they start, without a sandbox. Must exist.
     pub directory: PathBuf,
-    /// In addition to the environment of the node.
+    /// In addition to the environment of the node, without a sandbox.
     pub environment: Vec<(OsString, OsString)>,
     pub confinement: Arc<Confinement>,
+    pub sandbox: Arc<Sandbox>,
     pub objects: Objects,
     pub watch: Watch,
 }
@@ -65,9 +67,9 @@ pub struct WarmApps {
 
 impl WarmApps {
     pub fn new(setup: Setup) -> io::Result<WarmApps> {
-        let Setup { python, settings, assets, directory, environment, confinement, objects, watch } = setup;
+        let Setup { python, settings, assets, directory, environment, confinement, sandbox, objects, watch } = setup;
         let program = process::install_program(&assets)?;
-        let launcher = Launcher { python, program, directory, environment, confinement };
+        let launcher = Launcher { python, program, directory, environment, confinement, sandbox };
         Ok(WarmApps { workers: Arc::new(Workers::new(launcher, settings, watch)), objects })
     }
 

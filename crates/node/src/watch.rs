@@ -108,6 +108,7 @@ impl Watch {
             replies: Replies::default(),
             apps: Vec::new(),
             gpu: Gpu::NotAsked,
+            sandbox: None,
             disk: Disk::default(),
         };
         Watch { shared: Arc::new(Shared { now, status: Mutex::new(status), apps: OnceLock::new(), metrics }) }
@@ -218,6 +219,11 @@ impl Watch {
 
     pub fn gpu(&self, gpu: Gpu) {
         self.status_mut().gpu = gpu;
+    }
+
+    /// What apps that the node starts are restricted by.
+    pub fn sandbox(&self, level: trellis_sandbox::Level) {
+        self.status_mut().sandbox = Some(level);
     }
 
     /// What messages, replies and their objects take of the disk, and may take.

@@ -33,6 +33,7 @@ mod remote;
 mod run;
 mod run_defaults;
 mod runs;
+mod sandbox;
 mod schema;
 mod server;
 mod serverapp;
@@ -139,6 +140,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    // Before there is a second thread: a process can restrict itself only while it has one.
+    if arguments.get(1).is_some_and(|word| word == trellis_sandbox::SUB_COMMAND) {
+        return trellis_sandbox::enter(&arguments[2..]);
+    }
     let called = arguments.first().and_then(|path| Path::new(path).file_name()).unwrap_or_default();
     match called.to_str() {
         Some("flower-superlink") => return superlink::run("flower-superlink", &arguments[1..]),

@@ -16,8 +16,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use tokio::process::Command;
 use tokio::sync::watch;
 use trellis_core::id::RunId;
+use trellis_sandbox::{Scratch, for_apps};
 
 use super::Program;
+use super::program::Restricted;
 
 const RUN_VARIABLE: &str = "TRELLIS_RUN_ID";
 const MARK_VARIABLE: &str = "TRELLIS_APP_OF";
@@ -80,7 +82,7 @@ impl AppProcess {
         if let Some(keeps) = &program.keeps {
             std::fs::create_dir_all(keeps.join(run.to_string()))?;
         }
-        let mut command = Command::new(&program.path);
+        let mut command = command(program, run)?;
         if let Some(name) = &program.name {
             command.arg0(name);
         }
@@ -143,6 +145,30 @@ impl AppProcess {
     /// Ends the group.
     pub fn kill(&self) {
         let _ = kill_process_group(self.pid, Signal::KILL);
+    }
+}
+
+/// What starts the program of a run, restricted as it is to be.
+fn command(program: &Program, run: RunId) -> std::io::Result<Command> {
+    match &program.restricted {
+        Restricted::Sandbox(sandbox) => {
+            let scratch = sandbox.scratch(&run.to_string())?;
+            // The network is not restricted for ServerApps, so no port has to be named.
+            sandbox.command(scratch.as_ref(), None).map(Command::from)
+        }
+        Restricted::Environment(named) => {
+            let mut command = Command::new(&program.path);
+            command.env_clear().envs(for_apps(std::env::vars_os(), named));
+            Ok(command)
+        }
+        Restricted::Nothing => Ok(Command::new(&program.path)),
+    }
+}
+
+/// Removes what the app of a run left in its directory beside the log, except for its results.
+pub fn clear(outputs: &Path, run: RunId) {
+    if let Err(error) = Scratch::clear(&outputs.join(run.to_string())) {
+        tracing::warn!(run = run.0, %error, "files of a ServerApp that has ended could not be removed");
     }
 }
 

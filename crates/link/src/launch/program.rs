@@ -4,11 +4,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use trellis_core::run::ServerApp;
+use trellis_sandbox::Sandbox;
 
 use super::python::{NoPython, Python};
-use crate::config::{Config, Isolation, NativeApp};
+use crate::config::{Config, Isolation, NativeApp, StateLocation};
 
 /// The name that a native ServerApp is seen by in a list of processes, whatever path it was started by.
 const NATIVE_NAME: &str = "trellis";
@@ -16,8 +18,14 @@ const NATIVE_NAME: &str = "trellis";
 /// Where native ServerApps keep models, in the state directory, unless told otherwise.
 const MODELS: &str = "models";
 
+/// Variables that programs of ours read, beside those that every app gets.
+const OF_OUR_PROGRAMS: &[&str] = &["HOME", "TMPDIR", "RUST_LOG", "RUST_BACKTRACE"];
+
+/// In the state directory: output and directories of ServerApps.
+pub const OUTPUTS: &str = "apps";
+
 /// A program that can be started for a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Program {
     pub path: PathBuf,
     /// What it is called by, if not by its path.
@@ -28,12 +36,24 @@ pub struct Program {
     /// Where it keeps things, in a directory for each run. That is there from the start: a run that has kept nothing can be
     /// told from one that never was.
     pub keeps: Option<PathBuf>,
+    pub restricted: Restricted,
+}
+
+/// What a program is kept from.
+#[derive(Debug, Clone)]
+pub enum Restricted {
+    /// It runs code of a user.
+    Sandbox(Arc<Sandbox>),
+    /// It is our own, and needs no more than listed variables of the environment and these.
+    Environment(Vec<String>),
+    Nothing,
 }
 
 impl Program {
     /// Runs the ServerApp that a run brings. It may install what it needs if `installs`.
-    pub fn python(python: &Python, installs: bool) -> Program {
+    pub fn python(python: &Python, installs: bool, sandbox: Sandbox) -> Program {
         Program {
+            restricted: Restricted::Sandbox(Arc::new(sandbox)),
             path: python.path().to_owned(),
             name: None,
             args: ["-u", "-c", Python::program()].map(OsString::from).into(),
@@ -43,8 +63,13 @@ impl Program {
     }
 
     /// Trains by itself, and keeps models in `models`.
-    pub fn native(app: &NativeApp, models: &Path) -> Program {
+    pub fn native(app: &NativeApp, models: &Path, settings: &trellis_sandbox::Settings) -> Program {
+        let named = OF_OUR_PROGRAMS.iter().map(ToString::to_string).chain(settings.variables.iter().cloned());
         Program {
+            restricted: match settings.mode {
+                trellis_sandbox::Mode::Off => Restricted::Nothing,
+                _ => Restricted::Environment(named.collect()),
+            },
             path: app.program.clone(),
             name: Some(NATIVE_NAME.into()),
             args: app.args.clone(),
@@ -95,18 +120,32 @@ impl Programs {
     /// Finds what there is; `path` is that of the environment.
     pub fn find(config: &Config, state: &Path, path: Option<&OsStr>) -> Result<Programs, NoPython> {
         let native = match &config.native_app {
-            Some(app) => Starts::Here(Program::native(app, app.models.as_deref().unwrap_or(&state.join(MODELS)))),
+            Some(app) => {
+                let models = app.models.clone().unwrap_or_else(|| state.join(MODELS));
+                Starts::Here(Program::native(app, &models, &config.sandbox))
+            }
             None => Starts::Elsewhere,
         };
         let python = match config.isolation {
             Isolation::Subprocess => {
                 let found = Python::find(config.python.as_deref(), path);
-                let found = found.map(|python| Program::python(&python, config.dependency_installation));
+                let found = found.and_then(|python| {
+                    let sandbox = sandbox(config, state, &python)?;
+                    Ok(Program::python(&python, config.dependency_installation, sandbox))
+                });
                 Starts::unless_missing(found, config.native_app.is_some())?
             }
             Isolation::Process => Starts::Elsewhere,
         };
         Ok(Programs { python, native })
+    }
+
+    /// What ServerApps in Python are put into; `None`: none is started here.
+    pub fn sandbox(&self) -> Option<Arc<Sandbox>> {
+        match &self.python {
+            Starts::Here(Program { restricted: Restricted::Sandbox(sandbox), .. }) => Some(Arc::clone(sandbox)),
+            _ => None,
+        }
     }
 
     pub fn of(&self, server_app: ServerApp) -> &Starts {
@@ -127,25 +166,38 @@ impl Programs {
     }
 }
 
+/// Keeps ServerApps from the state and the secrets of this SuperLink, wherever those lie.
+fn sandbox(config: &Config, state: &Path, python: &Python) -> Result<Sandbox, NoPython> {
+    let sandbox = Sandbox::new(config.sandbox.clone(), python.path().to_owned(), state.to_owned(), OUTPUTS, true)?;
+    let database = match &config.state {
+        StateLocation::Directory { database, .. } => database.clone(),
+        StateLocation::Ephemeral => None,
+    };
+    let key = config.tls.as_ref().map(|tls| tls.key.clone());
+    let secrets = [database, key, config.admin_token.clone(), config.superexec_secret.clone()];
+    Ok(sandbox.protect(secrets.into_iter().flatten()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn python_is_needed_where_nothing_else_trains_or_where_it_was_named() {
-        let nowhere = || Python::find(None, Some("/nowhere".as_ref())).map(|python| Program::python(&python, false));
+        let program = |python: Python| Program::python(&python, false, Sandbox::off(python.path().to_owned()));
+        let nowhere = || Python::find(None, Some("/nowhere".as_ref())).map(program);
         assert!(
             matches!(Starts::unless_missing(nowhere(), true), Ok(Starts::Nowhere(why)) if why.contains("pip install"))
         );
         assert!(Starts::unless_missing(nowhere(), false).is_err());
-        let named = Python::find(Some(Path::new("/no/python")), None).map(|python| Program::python(&python, false));
+        let named = Python::find(Some(Path::new("/no/python")), None).map(program);
         assert!(Starts::unless_missing(named, true).is_err());
     }
 
     #[test]
     fn what_differs_between_the_kinds_is_in_the_program() {
         let app = NativeApp { program: "/proc/self/exe".into(), args: vec!["serverapp".into()], models: None };
-        let native = Program::native(&app, Path::new("state/models"));
+        let native = Program::native(&app, Path::new("state/models"), &trellis_sandbox::Settings::default());
         assert_eq!((native.to_string().as_str(), native.args.len()), ("/proc/self/exe", 1));
         assert_eq!(native.name.as_deref(), Some("trellis".as_ref()), "not by the path it was started by");
         assert_eq!(native.environment, [("TRELLIS_MODELS", "state/models".into())]);

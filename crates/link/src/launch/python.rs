@@ -15,6 +15,9 @@ pub enum NoPython {
     NotOnPath { script: String },
     #[error("the interpreter {path} given by --python does not exist or is not executable")]
     Missing { path: PathBuf },
+    /// The kernel cannot enforce what the operator requires.
+    #[error(transparent)]
+    Sandbox(#[from] trellis_sandbox::Unavailable),
     #[error("{script} names no interpreter in its first line; name one with --python")]
     NoInterpreter { script: PathBuf },
 }

@@ -20,6 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use trellis_core::census::Census;
+use trellis_sandbox::Enforcement;
 
 pub use label::{Api, FrontEnd, Reason, Transport, Version};
 pub use snapshot::{Certificate, Snapshot};
@@ -69,6 +70,7 @@ labels!(
     OfState { state: &'static str },
     OfResult { result: &'static str },
     OfRole { role: &'static str },
+    OfLevel { level: &'static str },
 );
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -108,6 +110,7 @@ pub struct Metrics {
     strategies: Mutex<BTreeSet<String>>,
     clients_failed: Counter,
     checkpoints: Counter,
+    sandbox: Family<OfLevel, Gauge>,
     at_scrape: AtScrape,
 }
 
@@ -195,6 +198,7 @@ impl Metrics {
             strategies: Mutex::default(),
             clients_failed: register(r, "fl_clients_failed", "Errors in place of replies", Counter::default()),
             checkpoints,
+            sandbox: register(r, "trellis_sandbox", "1: this is what ServerApps are restricted by", Family::default()),
             at_scrape,
             registry,
         };
@@ -242,6 +246,12 @@ impl Metrics {
         self.commits.get_or_create(&OfResult { result: if worked { "ok" } else { "failed" } }).inc();
         self.jobs.inc_by(jobs as u64);
         self.commit_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn sandbox(&self, enforced: Enforcement) {
+        for level in Enforcement::ALL {
+            self.sandbox.get_or_create(&OfLevel { level: level.word() }).set((level == enforced).into());
+        }
     }
 
     pub fn object_from_memory(&self) {

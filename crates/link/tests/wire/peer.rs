@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tonic::Request;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
-use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, StateLocation};
+use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, SandboxSettings, StateLocation};
 use trellis_link::{Addresses, ServeError, SuperLink};
 use trellis_store_sqlite::OpenError;
 use trellis_wire::object::{ObjectKind, encode, object_id};
@@ -44,6 +44,7 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
         isolation: Isolation::Process,
         python: None,
         dependency_installation: false,
+        sandbox: SandboxSettings::off(),
         native_app: None,
         superexec_secret: None,
         app_trust: AppTrust::User,

@@ -1,14 +1,17 @@
 //! One official `flwr-clientapp`, started by us and ended with us: a process group that goes when its owner lets go of it.
 
+use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
+use trellis_sandbox::{Sandbox, Scratch};
 
 use super::output::Output;
 use crate::resources::{Confined, Confinement};
@@ -25,11 +28,39 @@ const PROGRAM: &str = include_str!("clientapp.py");
 pub struct Interpreter {
     /// Python whose `flwr` the apps use.
     pub python: PathBuf,
-    /// Where apps unpack themselves.
+    /// Where apps unpack themselves, without a sandbox.
     pub flwr_home: PathBuf,
     /// Apps may install what they need, from a package index (Flower 1.29 and later).
     pub allow_dependency_installation: bool,
     pub confinement: Arc<Confinement>,
+    pub sandbox: Arc<Sandbox>,
+    pub scratches: Scratches,
+}
+
+/// The scratch directories of runs: what an app leaves there, the next one of its run finds.
+#[derive(Debug, Clone, Default)]
+pub struct Scratches(Arc<Mutex<HashMap<u64, Arc<Scratch>>>>);
+
+impl Scratches {
+    /// That of a run, made now if need be. `None`: there is no sandbox.
+    fn of(&self, run: u64, sandbox: &Sandbox) -> io::Result<Option<Arc<Scratch>>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(scratch) = known.get(&run) {
+            return Ok(Some(Arc::clone(scratch)));
+        }
+        let Some(made) = sandbox.scratch(&format!("run-{run}"))?.map(Arc::new) else { return Ok(None) };
+        known.insert(run, Arc::clone(&made));
+        Ok(Some(made))
+    }
+
+    /// Removes that of a run which is over.
+    pub fn end(&self, run: u64) {
+        let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+        if let Some(scratch) = ended {
+            // What cannot be removed now is removed at the next start of the node.
+            tokio::task::spawn_blocking(move || scratch.remove());
+        }
+    }
 }
 
 /// An app and everything it starts.
@@ -42,13 +73,17 @@ pub struct AppProcess {
 }
 
 impl AppProcess {
-    pub fn start(interpreter: &Interpreter, address: &str, token: &str, run: u64) -> io::Result<AppProcess> {
+    pub fn start(interpreter: &Interpreter, address: SocketAddr, token: &str, run: u64) -> io::Result<AppProcess> {
         let (read, write) = io::pipe()?;
-        let child = Command::new(&interpreter.python)
+        let scratch = interpreter.scratches.of(run, &interpreter.sandbox)?;
+        let mut command = Command::from(interpreter.sandbox.command(scratch.as_deref(), Some(address.port()))?);
+        if scratch.is_none() {
+            command.env("FLWR_HOME", &interpreter.flwr_home);
+        }
+        let child = command
             .args(["-u", "-c", PROGRAM])
             .envs(interpreter.confinement.environment(interpreter.confinement.next_slot()))
-            .env("FLWR_HOME", &interpreter.flwr_home)
-            .env("TRELLIS_APP_ADDRESS", address)
+            .env("TRELLIS_APP_ADDRESS", address.to_string())
             .env("TRELLIS_APP_TOKEN", token)
             .env("TRELLIS_APP_PARENT", std::process::id().to_string())
             .env("TRELLIS_APP_INSTALLS", if interpreter.allow_dependency_installation { "1" } else { "" })

@@ -98,8 +98,9 @@ pub async fn carry_out(
 async fn send(worker: &mut Worker, job: &Job, app: &InstalledApp, objects: &Objects) -> Result<(), Trouble> {
     let mut order = Vec::new();
     children_first(&job.tree, &mut HashSet::new(), &mut order)?;
-    let directory = app.directory.to_str().ok_or_else(|| {
-        Trouble::Disk(io::Error::other(format!("{} is not a path that Python can be told", app.directory.display())))
+    let directory = worker.app_directory(app).await.map_err(Trouble::Disk)?;
+    let directory = directory.to_str().ok_or_else(|| {
+        Trouble::Disk(io::Error::other(format!("{} is not a path that Python can be told", directory.display())))
     })?;
     let said = Said::Instruction { directory, client_app: &app.client_app, objects: order.len() };
     let parts: [&[u8]; 2] = [&job.context.encode_to_vec(), &job.tree.encode_to_vec()];

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -16,10 +17,14 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio::task::spawn_blocking;
 use trellis_core::id::RunId;
+use trellis_sandbox::{Sandbox, Scratch};
 
 use super::frame::{self, Heard};
 use super::output::Output;
+use crate::app::InstalledApp;
+use crate::fab::RESERVED;
 use crate::resources::{Confined, Confinement};
 
 /// For an interpreter to start and to import flwr, from a cold and slow disk.
@@ -33,14 +38,23 @@ const PIPE_BYTES: usize = 1 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
 const REASON_OUTPUT_BYTES: usize = 2 << 10;
 
+/// The program of a worker.
+const PROGRAM: &[u8] = include_bytes!("../../../../python/trellis_worker.py");
+const PROGRAM_NAME: &str = "trellis_worker.py";
+
+/// Workers that this process has started: their scratch directories have numbers.
+static STARTED: AtomicU64 = AtomicU64::new(0);
+
 /// How workers are started.
 #[derive(Clone)]
 pub struct Launcher {
     pub python: PathBuf,
+    /// The worker's program, the working directory and variables of workers; without a sandbox only.
     pub program: PathBuf,
     pub directory: PathBuf,
     pub environment: Vec<(OsString, OsString)>,
     pub confinement: Arc<Confinement>,
+    pub sandbox: Arc<Sandbox>,
 }
 
 /// What a worker found at its start.
@@ -152,7 +166,7 @@ pub struct Process {
 
 impl Process {
     /// Sees to it that the child is reaped, whoever forgets about it.
-    fn watch(mut child: Child, confinement: &Confinement) -> io::Result<Process> {
+    fn watch(mut child: Child, confinement: &Confinement, scratch: Option<Arc<Scratch>>) -> io::Result<Process> {
         let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32));
         let pid = pid.ok_or_else(|| io::Error::other("the process ended at once"))?;
         let (tell, ended) = watch::channel(None);
@@ -163,6 +177,10 @@ impl Process {
             let how = confined.as_ref().and_then(Confined::verdict).map_or(how, Ended::OverLimit);
             // What the app started and left behind has nobody to work for.
             let _ = kill_process_group(pid, Signal::KILL);
+            if let Some(scratch) = scratch {
+                // What cannot be removed now is removed at the next start of the node.
+                let _swept_later = spawn_blocking(move || scratch.remove()).await;
+            }
             let _ = tell.send(Some(how));
         });
         Ok(Process { pid, ended })
@@ -214,19 +232,30 @@ pub struct Starting {
 impl Launcher {
     /// Starts a worker that belongs to nobody yet.
     pub fn start(&self) -> Result<Starting, StartError> {
-        let mut command = Command::new(&self.python);
+        let (mut command, scratch) = self.command().map_err(|source| self.start_error(source))?;
         command
-            .arg(&self.program)
-            .current_dir(&self.directory)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .envs(self.confinement.environment(self.confinement.next_slot()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0);
-        let worker = command.spawn().and_then(|child| Worker::of(child, &self.confinement));
+        let worker = command.spawn().and_then(|child| Worker::of(child, &self.confinement, scratch));
         let worker = worker.map_err(|source| self.start_error(source))?;
         Ok(Starting { worker, python: self.python.clone() })
+    }
+
+    fn command(&self) -> io::Result<(Command, Option<Arc<Scratch>>)> {
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let scratch = self.sandbox.scratch(&format!("worker-{number}"))?;
+        let mut command = Command::from(self.sandbox.command(scratch.as_ref(), None)?);
+        match &scratch {
+            Some(scratch) => command.arg(scratch.put(PROGRAM_NAME, PROGRAM)?),
+            None => {
+                let environment = self.environment.iter().map(|(name, value)| (name, value));
+                command.arg(&self.program).current_dir(&self.directory).envs(environment)
+            }
+        };
+        Ok((command, scratch.map(Arc::new)))
     }
 
     fn start_error(&self, source: io::Error) -> StartError {
@@ -271,12 +300,15 @@ pub struct Worker {
     output: Arc<Output>,
     reading: JoinHandle<()>,
     pub started: SystemTime,
+    scratch: Option<Arc<Scratch>>,
+    /// Where the app of its run is, once that is known.
+    app: Option<PathBuf>,
 }
 
 impl Worker {
-    fn of(mut child: Child, confinement: &Confinement) -> io::Result<Worker> {
+    fn of(mut child: Child, confinement: &Confinement, scratch: Option<Arc<Scratch>>) -> io::Result<Worker> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = KillOnDrop(Process::watch(child, confinement)?);
+        let process = KillOnDrop(Process::watch(child, confinement, scratch.clone())?);
         let (Some(to), Some(from), Some(errors)) = pipes else {
             return Err(io::Error::other("its standard streams were given away before it was started"));
         };
@@ -291,7 +323,26 @@ impl Worker {
             output,
             reading,
             started: SystemTime::now(),
+            scratch,
+            app: None,
         })
+    }
+
+    /// Where the worker finds the app of its run: in a sandbox, a copy of its own. A worker is started before its run is
+    /// known, and what it may read is settled then; the apps of other runs it must not read.
+    pub async fn app_directory(&mut self, app: &InstalledApp) -> io::Result<PathBuf> {
+        if let Some(directory) = &self.app {
+            return Ok(directory.clone());
+        }
+        let directory = match self.scratch.clone() {
+            Some(scratch) => {
+                let from = app.directory.clone();
+                spawn_blocking(move || scratch.copy(&from, &RESERVED)).await.map_err(io::Error::other)??
+            }
+            None => app.directory.clone(),
+        };
+        self.app = Some(directory.clone());
+        Ok(directory)
     }
 
     pub fn process(&self) -> &Process {
@@ -335,7 +386,6 @@ impl Worker {
 /// Puts the worker's program where Python finds it. Its name has its hash: nodes of different versions that share a
 /// directory do not take each other's.
 pub fn install_program(assets: &Path) -> io::Result<PathBuf> {
-    const PROGRAM: &[u8] = include_bytes!("../../../../python/trellis_worker.py");
     let hash = trellis_wire::object::object_id(PROGRAM).to_string();
     let path = assets.join(format!("trellis_worker_{}.py", &hash[..16]));
     if std::fs::read(&path).is_ok_and(|there| there == PROGRAM) {

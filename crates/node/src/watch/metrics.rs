@@ -14,6 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use trellis_core::Seconds;
+use trellis_sandbox::Enforcement;
 
 use super::{AppEnd, Direction, Dropped, Ending, Gpu, Link, Status, Transport, count_by_state};
 
@@ -39,7 +40,8 @@ labels!(
     OfOutcome { outcome },
     OfReason { reason },
     OfDirection { direction },
-    OfState { state }
+    OfState { state },
+    OfLevel { level }
 );
 
 pub struct Metrics {
@@ -73,6 +75,7 @@ struct AtScrape {
     app_memory_bytes: Gauge,
     gpus: Gauge,
     gpu_missing: Gauge,
+    sandbox: Family<OfLevel, Gauge>,
     disk_bytes: Gauge,
     disk_limit_bytes: Gauge,
 }
@@ -104,6 +107,7 @@ impl AtScrape {
                 Real::default(),
             ),
             apps: register(r, "apps", "Apps that there are", Family::default()),
+            sandbox: register(r, "sandbox", "1: this is what apps are restricted by", Family::default()),
         }
     }
 
@@ -126,6 +130,11 @@ impl AtScrape {
         };
         self.gpus.set(gpus as i64);
         self.gpu_missing.set(missing.into());
+        if let Some(sandbox) = &status.sandbox {
+            for level in Enforcement::ALL {
+                self.sandbox.get_or_create(&OfLevel { level: level.word() }).set((sandbox.level == level).into());
+            }
+        }
         self.disk_bytes.set(status.disk.used_bytes as i64);
         self.disk_limit_bytes.set(status.disk.limit_bytes as i64);
     }

@@ -31,6 +31,9 @@ pub struct Status {
     pub replies: Replies,
     pub apps: Vec<AppStatus>,
     pub gpu: Gpu,
+    /// What apps that the node starts are restricted by. `None`: it starts none.
+    #[serde(default)]
+    pub sandbox: Option<trellis_sandbox::Level>,
     pub disk: Disk,
 }
 

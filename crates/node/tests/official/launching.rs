@@ -8,8 +8,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 use trellis_node::app::Outcome;
-use trellis_node::official::{Interpreter, Launch};
+use trellis_node::official::{Interpreter, Launch, Scratches};
 use trellis_node::resources::Confinement;
+use trellis_sandbox::Sandbox;
 use trellis_wire::error_reply::ErrorCode;
 
 use crate::scene::Scene;
@@ -19,6 +20,8 @@ fn interpreter(directory: &Path, script: &str) -> Launch {
     std::fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
     Launch::PerMessage(Interpreter {
+        sandbox: Arc::new(Sandbox::off(python.clone())),
+        scratches: Scratches::default(),
         python,
         flwr_home: directory.join("home"),
         allow_dependency_installation: false,

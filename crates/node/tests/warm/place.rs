@@ -81,6 +81,7 @@ impl Place {
                 ("FLWR_HOME".into(), home.into()),
             ],
             confinement: Arc::new(Confinement::none()),
+            sandbox: Arc::new(trellis_sandbox::Sandbox::off(python.to_owned())),
             objects: objects.clone(),
             watch: Watch::new(About {
                 version: "0".to_owned(),

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use trellis_client::app::App;
 use trellis_client::{RunHistory, Security, SuperLink as Calls, Target, Token, TrainingReport};
-use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, StateLocation};
+use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, SandboxSettings, StateLocation};
 use trellis_link::{Addresses, ServeError, SuperLink};
 use trellis_models::{Checkpoint, ModelStore};
 use trellis_train::{Finished, Options, TrainError};
@@ -47,6 +47,7 @@ fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
         isolation: Isolation::Process,
         python: None,
         dependency_installation: false,
+        sandbox: SandboxSettings::off(),
         native_app: None,
         superexec_secret: None,
         app_trust: AppTrust::User,

@@ -157,6 +157,7 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         isolation: if wanted.python_server_app { Isolation::Subprocess } else { Isolation::Process },
         python: wanted.python.clone(),
         dependency_installation: false,
+        sandbox: own_apps(),
         // This process takes the run.
         native_app: None,
         superexec_secret: None,
@@ -206,6 +207,11 @@ fn node_config(wanted: &Wanted, directory: &Path, index: usize, superlink: Targe
     }
 }
 
+/// The apps are those of the user who runs this command, and use the user's files.
+fn own_apps() -> trellis_sandbox::Settings {
+    trellis_sandbox::Settings::off()
+}
+
 fn apps(wanted: &Wanted) -> node::Apps {
     let mode = match &wanted.apps {
         ClientApps::BuiltIn { name, settings } => AppMode::Native { name: name.clone(), settings: settings.clone() },
@@ -223,6 +229,7 @@ fn apps(wanted: &Wanted) -> node::Apps {
         timeout: None,
         python_required: true,
         allow_dependency_installation: false,
+        sandbox: own_apps(),
         superexec_secret: None,
     }
 }

@@ -100,6 +100,23 @@ impl<'a, A> Checker<'a, A> {
         }
     }
 
+    /// One word of a few; the first is the default.
+    pub fn choice<T: Copy>(&mut self, name: &str, given: Option<&str>, choices: &[(&str, T)]) -> T {
+        let Some(given) = given else { return choices[0].1 };
+        match choices.iter().find(|(word, _)| *word == given) {
+            Some((_, meant)) => *meant,
+            None => {
+                let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+                let advice = match words.split_last() {
+                    Some((last, others)) if !others.is_empty() => format!("use {} or {last}", others.join(", ")),
+                    _ => String::new(),
+                };
+                self.refuse(&[name], format!("--{name} cannot be {given:?}"), advice);
+                choices[0].1
+            }
+        }
+    }
+
     /// Where a program keeps its state if nobody says so; `None`: there is no place for it.
     pub fn default_state_dir(&self, program: &str) -> Option<PathBuf> {
         // A relative XDG directory is to be ignored, says its specification.

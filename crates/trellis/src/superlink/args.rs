@@ -3,6 +3,7 @@
 
 use clap::Args;
 
+use crate::sandbox::SandboxArgs;
 use crate::settings::{ConfigArgs, LogArgs, Program};
 
 pub const SUPERLINK: Program = Program {
@@ -56,6 +57,8 @@ pub struct SuperlinkArgs {
     pub state: StateArgs,
     #[command(flatten)]
     pub apps: AppArgs,
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
     #[command(flatten)]
     pub connections: ConnectionArgs,
     #[command(flatten)]

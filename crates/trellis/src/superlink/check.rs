@@ -83,6 +83,7 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
         isolation: apps.isolation,
         python: apps.python,
         dependency_installation: apps.dependency_installation,
+        sandbox: apps.sandbox,
         native_app: Some(NativeApp { program: OWN_PROGRAM.into(), args: native_args(run_defaults.as_deref()), models }),
         superexec_secret: apps.superexec_secret,
         app_trust: apps.trust,

@@ -23,7 +23,7 @@ pub fn config_file(checked: &Checked, sources: &BTreeMap<String, Source>) -> Str
 }
 
 fn rows(checked: &Checked) -> Vec<Row> {
-    let groups = [addresses, security, state_and_apps, connections_and_limits];
+    let groups = [addresses, security, state_and_apps, sandbox, connections_and_limits];
     groups.iter().flat_map(|group| group(checked)).chain(print::log(&checked.log)).collect()
 }
 
@@ -81,6 +81,10 @@ fn state_and_apps(Checked { config, run_defaults, .. }: &Checked) -> Vec<Row> {
         ("serverappio-trust", text(trust)),
         ("allow-runtime-dependency-installation", Some(config.dependency_installation.into())),
     ]
+}
+
+fn sandbox(Checked { config, .. }: &Checked) -> Vec<Row> {
+    crate::sandbox::rows(&config.sandbox)
 }
 
 fn connections_and_limits(Checked { config, .. }: &Checked) -> Vec<Row> {

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 
 use super::drain::DrainArgs;
 use super::status::StatusArgs;
+use crate::sandbox::SandboxArgs;
 use crate::settings::{ConfigArgs, LogArgs, Program};
 
 pub const SUPERNODE: Program = Program {
@@ -69,6 +70,8 @@ pub struct SupernodeArgs {
     pub apps: AppArgs,
     #[command(flatten)]
     pub warm: WarmArgs,
+    #[command(flatten)]
+    pub sandbox: SandboxArgs,
     #[command(flatten)]
     pub resources: ResourceArgs,
     #[command(flatten)]
@@ -246,7 +249,16 @@ pub struct AppArgs {
     #[arg(long)]
     pub allow_runtime_dependency_installation: bool,
 
+    /// What ClientApps reach over the network: `all` or `none` [default: all]
+    ///
+    /// The default suits apps that download their data. `none` leaves warm apps no network at all, and apps per message the
+    /// one port of this node (Linux 6.7 or later).
+    #[arg(long, value_name = "WHAT")]
+    pub app_network: Option<String>,
+
     /// Directory where apps keep things of their own (FLWR_HOME) [default: in the state directory]
+    ///
+    /// Only used with --sandbox off: in the sandbox each app has a directory of its own.
     #[arg(long, value_name = "DIR")]
     pub flwr_dir: Option<String>,
 }

@@ -134,23 +134,6 @@ impl Checker<'_> {
         }
     }
 
-    /// One word of a few; the first is the default.
-    fn choice<T: Copy>(&mut self, name: &str, given: Option<&str>, choices: &[(&str, T)]) -> T {
-        let Some(given) = given else { return choices[0].1 };
-        match choices.iter().find(|(word, _)| *word == given) {
-            Some((_, meant)) => *meant,
-            None => {
-                let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-                let advice = match words.split_last() {
-                    Some((last, others)) if !others.is_empty() => format!("use {} or {last}", others.join(", ")),
-                    _ => String::new(),
-                };
-                self.refuse(&[name], format!("--{name} cannot be {given:?}"), advice);
-                choices[0].1
-            }
-        }
-    }
-
     /// Whether any place gives a value.
     fn is_given(&self, name: &str) -> bool {
         self.raw.sources.contains_key(name)

@@ -47,7 +47,7 @@ pub fn max_wait(limit: Option<Duration>) -> String {
 }
 
 fn rows(checked: &Checked) -> Vec<Row> {
-    let groups = [link, retry, identity, apps, warm, resources, limits, addresses];
+    let groups = [link, retry, identity, apps, warm, sandbox, resources, limits, addresses];
     groups.iter().flat_map(|group| group(checked)).chain(print::log(&checked.log)).collect()
 }
 
@@ -125,6 +125,17 @@ fn warm(Checked { config, .. }: &Checked) -> Vec<Row> {
         ("max-idle-apps", Some((warm.max_idle as i64).into())),
         ("app-spare", text(if warm.spare { "on" } else { "off" })),
     ]
+}
+
+fn sandbox(Checked { config, .. }: &Checked) -> Vec<Row> {
+    match config.apps.mode {
+        AppMode::Warm(_) | AppMode::PerMessage => {
+            let settings = &config.apps.sandbox;
+            let network = ("app-network", text(settings.network.word()));
+            crate::sandbox::rows(settings).into_iter().chain([network]).collect()
+        }
+        AppMode::Process | AppMode::Native { .. } => Vec::new(),
+    }
 }
 
 fn resources(Checked { config, .. }: &Checked) -> Vec<Row> {

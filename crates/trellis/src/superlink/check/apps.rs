@@ -16,6 +16,7 @@ pub(super) struct Apps {
     pub isolation: Isolation,
     pub python: Option<PathBuf>,
     pub dependency_installation: bool,
+    pub sandbox: trellis_sandbox::Settings,
     pub superexec_secret: Option<PathBuf>,
     pub trust: AppTrust,
 }
@@ -27,6 +28,7 @@ impl Checker<'_> {
             isolation,
             python: self.python(isolation),
             dependency_installation: self.dependency_installation(isolation),
+            sandbox: self.sandbox(&self.raw.args.sandbox),
             superexec_secret: self.superexec_secret(isolation),
             trust: self.trust(isolation),
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use trellis_node::config::{AppMode, Apps, WarmSettings};
+use trellis_sandbox::Network;
 
 use super::{AppSettings, Checker, MIB, Machine};
 
@@ -23,6 +24,7 @@ const LIFECYCLE: &[&str] = &["app-lifecycle"];
 const OF_WARM_APPS: &[&str] = &["app-idle-timeout", "app-recycle-memory", "max-idle-apps", "app-spare"];
 const OF_PROCESSES: &[&str] = &["python", "allow-runtime-dependency-installation", "app-cpus", "app-memory"];
 const OF_GPUS: &[&str] = &["gpus", "cuda-visible-devices", "gpu-memory-fraction"];
+const OF_SANDBOX: &[&str] = &["sandbox", "app-network", "app-data", "app-env"];
 const OF_SUPEREXECS: &[&str] = &["superexec-auth-secret-file"];
 const OF_NATIVE_APPS: &[&str] = &["client-app-setting"];
 
@@ -54,9 +56,16 @@ impl Checker<'_> {
             flwr_home: args.flwr_dir.as_deref().map(|path| self.resolve("flwr-dir", path)),
             timeout: self.duration("app-timeout", args.app_timeout.as_deref(), LONGEST_WORK),
             allow_dependency_installation: args.allow_runtime_dependency_installation,
+            sandbox: self.node_sandbox(),
             superexec_secret: self.superexec_secret(&mode),
             mode,
         }
+    }
+
+    fn node_sandbox(&mut self) -> trellis_sandbox::Settings {
+        let args = &self.raw.args;
+        let network = self.choice("app-network", args.apps.app_network.as_deref(), &Network::ALL);
+        trellis_sandbox::Settings { network, ..self.sandbox(&args.sandbox) }
     }
 
     fn mode(&mut self, isolation: Isolation, machine: &Machine<'_>) -> AppMode {
@@ -159,11 +168,11 @@ impl Checker<'_> {
             AppMode::PerMessage => ("with --app-lifecycle per-message", &[OF_WARM_APPS, OF_SUPEREXECS, OF_NATIVE_APPS]),
             AppMode::Process => (
                 "with --isolation process: a flower-superexec starts the apps",
-                &[LIFECYCLE, OF_WARM_APPS, OF_PROCESSES, OF_GPUS, OF_NATIVE_APPS],
+                &[LIFECYCLE, OF_WARM_APPS, OF_PROCESSES, OF_SANDBOX, OF_GPUS, OF_NATIVE_APPS],
             ),
             AppMode::Native { .. } => (
                 "with --client-app: the app is part of this program",
-                &[LIFECYCLE, OF_WARM_APPS, OF_PROCESSES, OF_GPUS, OF_SUPEREXECS],
+                &[LIFECYCLE, OF_WARM_APPS, OF_PROCESSES, OF_SANDBOX, OF_GPUS, OF_SUPEREXECS],
             ),
         };
         for name in flags.iter().flat_map(|group| group.iter()) {

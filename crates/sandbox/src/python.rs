@@ -1,0 +1,46 @@
+//! Where an interpreter has its files: what an app needs to read in order to run at all.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+/// Prints prefixes, the search path, the libraries that are loaded, and the place of packages of the user.
+const PROGRAM: &str = include_str!("python.py");
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Interpreter {
+    /// Files and directories that it reads.
+    pub paths: Vec<PathBuf>,
+    /// Those without which it does not start: the program itself, its prefixes, its library.
+    pub vital: Vec<PathBuf>,
+    /// Where packages installed for the user are (PYTHONUSERBASE): apps have another home directory.
+    pub user_base: Option<PathBuf>,
+}
+
+impl Interpreter {
+    /// Asks an interpreter, which must be trusted: it runs outside of any sandbox.
+    pub fn ask(python: &Path, environment: &[(OsString, OsString)]) -> io::Result<Interpreter> {
+        let mut command = Command::new(python);
+        command.args(["-c", PROGRAM]).current_dir("/").env_clear();
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        // For packages of the user; only Python itself uses it here.
+        command.envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
+        let output = command.stdin(Stdio::null()).output()?;
+        // A package may print something of its own before.
+        let answer = output.stdout.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        serde_json::from_slice(answer).map_err(|error| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let last = said.lines().last().unwrap_or("no message");
+            io::Error::other(format!("it does not say where its files are ({}): {last}; {error}", output.status))
+        })
+    }
+}
+
+/// The directories of a variable like LD_LIBRARY_PATH.
+pub fn directories(variable: Option<&OsStr>) -> Vec<PathBuf> {
+    let all = variable.map(std::env::split_paths).into_iter().flatten();
+    all.filter(|path| path.is_absolute()).collect()
+}

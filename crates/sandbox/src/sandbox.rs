@@ -1,0 +1,197 @@
+//! Starts interpreters in the sandbox: gathers once what every app of a node or a SuperLink has in common, and describes the
+//! rest for each.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::environment::for_apps;
+use crate::kernel::{Feature, Kernel};
+use crate::level::{Level, Unavailable};
+use crate::policy::{Policy, Sockets};
+use crate::python::{self, Interpreter};
+use crate::settings::{Mode, Network, Settings};
+use crate::{SUB_COMMAND, Scratch, enter, grants, user};
+
+/// Seen by programs that ask who they are; the number of an app's user has no name.
+const USER_NAME: &str = "app";
+
+/// What is started, and where.
+#[derive(Debug)]
+pub struct Sandbox {
+    settings: Settings,
+    kernel: Kernel,
+    python: PathBuf,
+    /// Closed to apps, but for the scratch directories.
+    state: PathBuf,
+    /// Where scratch directories are made, in `state`.
+    root: PathBuf,
+    /// Further files that no app may read.
+    protected: Vec<PathBuf>,
+    /// Apps get their messages from a port of this machine.
+    over_tcp: bool,
+    common: Mutex<Option<Arc<Common>>>,
+}
+
+/// What all apps have in common.
+#[derive(Debug)]
+struct Common {
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    user_base: Option<PathBuf>,
+    separate_user: bool,
+    /// The path for which apps keep the user of this process.
+    closed: Option<PathBuf>,
+}
+
+impl Sandbox {
+    /// Fails if the kernel lacks what the settings require. `root` names the directory in `state` for scratch directories.
+    pub fn new(
+        settings: Settings,
+        python: PathBuf,
+        state: PathBuf,
+        root: &str,
+        over_tcp: bool,
+    ) -> Result<Sandbox, Unavailable> {
+        let kernel = Kernel::detect();
+        Level::of(&settings, &kernel, over_tcp, false).check()?;
+        let root = state.join(root);
+        let (protected, common) = (Vec::new(), Mutex::default());
+        Ok(Sandbox { settings, kernel, python, state, root, protected, over_tcp, common })
+    }
+
+    /// Starts the interpreter as it is.
+    pub fn off(python: PathBuf) -> Sandbox {
+        Sandbox::new(Settings::off(), python, PathBuf::new(), "", false).expect("nothing is required")
+    }
+
+    /// Names further files that no app may read, wherever they lie.
+    pub fn protect(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Sandbox {
+        self.protected.extend(paths);
+        self
+    }
+
+    pub fn is_off(&self) -> bool {
+        self.settings.mode == Mode::Off
+    }
+
+    /// What is enforced. Before [`Sandbox::prepare`] nothing is known of users.
+    pub fn level(&self) -> Level {
+        let separate = self.common().as_ref().is_some_and(|common| common.separate_user);
+        Level::of(&self.settings, &self.kernel, self.over_tcp, separate)
+    }
+
+    /// Why apps keep the user of this process although it is root, if so.
+    pub fn closed_path(&self) -> Option<PathBuf> {
+        self.common().as_ref().and_then(|common| common.closed.clone())
+    }
+
+    fn common(&self) -> std::sync::MutexGuard<'_, Option<Arc<Common>>> {
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds out where the interpreter has its files. Done by the first start if not before; an error is not remembered.
+    pub fn prepare(&self) -> io::Result<()> {
+        if self.is_off() { Ok(()) } else { self.prepared().map(drop) }
+    }
+
+    fn prepared(&self) -> io::Result<Arc<Common>> {
+        let mut common = self.common();
+        if let Some(common) = common.as_ref() {
+            return Ok(Arc::clone(common));
+        }
+        let found = Arc::new(self.gather()?);
+        Ok(Arc::clone(common.insert(found)))
+    }
+
+    fn gather(&self) -> io::Result<Common> {
+        let environment = self.environment();
+        let interpreter = Interpreter::ask(&self.python, &environment)?;
+        let libraries = environment.iter().find(|(name, _)| name == "LD_LIBRARY_PATH");
+        let libraries = python::directories(libraries.map(|(_, value)| value.as_os_str()));
+        let protected: Vec<PathBuf> = [&self.state].into_iter().chain(&self.protected).cloned().collect();
+        let data = |writable: bool| {
+            let chosen = self.settings.data.iter().filter(move |data| data.writable == writable);
+            chosen.map(|data| data.path.clone())
+        };
+        let readable = interpreter.paths.iter().cloned().chain(libraries).chain(data(false));
+        let read = grants::without(grants::system().into_iter().chain(readable).collect(), &protected);
+        let write: Vec<PathBuf> = data(true).collect();
+        fs::create_dir_all(&self.root)?;
+        let is_root = rustix::process::geteuid().is_root();
+        let closed = is_root.then(|| self.closed_to_others(&interpreter, &write)).flatten();
+        let separate_user = is_root && closed.is_none();
+        if separate_user {
+            user::open_passage(&self.state)?;
+            user::open_passage(&self.root)?;
+        }
+        Ok(Common { read, write, user_base: interpreter.user_base, separate_user, closed })
+    }
+
+    /// The first path that an app with a user of its own could not use.
+    fn closed_to_others(&self, interpreter: &Interpreter, write: &[PathBuf]) -> Option<PathBuf> {
+        let above = self.state.parent().map(Path::to_owned);
+        let above = above.into_iter().flat_map(|path| fs::canonicalize(path).ok());
+        let data = self.settings.data.iter().filter(|data| !data.writable).map(|data| data.path.as_path());
+        user::closed_on_the_way(above)
+            .or_else(|| user::closed(interpreter.vital.iter().map(PathBuf::as_path).chain(data), false))
+            .or_else(|| user::closed(write.iter().map(PathBuf::as_path), true))
+    }
+
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        for_apps(std::env::vars_os(), &self.settings.variables)
+    }
+
+    /// The directory of a new app. `None`: the sandbox is off.
+    pub fn scratch(&self, name: &str) -> io::Result<Option<Scratch>> {
+        if self.is_off() {
+            return Ok(None);
+        }
+        let user = self.prepared()?.separate_user.then(user::next);
+        Scratch::create(self.root.join(name), user).map(Some)
+    }
+
+    /// Removes what apps of an earlier process left.
+    pub fn sweep(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    /// A command that starts the interpreter; arguments and further variables follow. It connects to `port` of this machine,
+    /// if any, whatever the network setting. Without a scratch directory it is started as it is.
+    pub fn command(&self, scratch: Option<&Scratch>, port: Option<u16>) -> io::Result<Command> {
+        let Some(scratch) = scratch else { return Ok(Command::new(&self.python)) };
+        let common = self.prepared()?;
+        let policy = self.policy(&common, scratch, port);
+        let mut command = Command::new(&self.settings.helper);
+        command.arg(SUB_COMMAND).arg(&self.python).current_dir(scratch.work()).env_clear().envs(self.environment());
+        command.env(enter::POLICY, serde_json::to_string(&policy).map_err(io::Error::other)?);
+        let home = scratch.home();
+        command.env("FLWR_HOME", home.join(".flwr")).env("HOME", home).env("TMPDIR", scratch.temporary());
+        command.env("USER", USER_NAME).env("LOGNAME", USER_NAME);
+        command.envs(common.user_base.as_ref().map(|base| ("PYTHONUSERBASE", base)));
+        Ok(command)
+    }
+
+    fn policy(&self, common: &Common, scratch: &Scratch, port: Option<u16>) -> Policy {
+        let own = [scratch.home(), scratch.temporary(), scratch.work()];
+        Policy {
+            required: self.settings.mode == Mode::Required,
+            user: scratch.user().cloned(),
+            read: common.read.iter().cloned().chain([scratch.app()]).collect(),
+            write: common.write.iter().cloned().chain(own).collect(),
+            devices: grants::devices(),
+            sockets: match (self.settings.network, port) {
+                (Network::All, _) => Sockets::All,
+                (Network::None, Some(port)) => Sockets::Port(port),
+                (Network::None, None) => Sockets::Unix,
+            },
+            refuse_truncate: !self.kernel.has(Feature::Truncate),
+        }
+    }
+}

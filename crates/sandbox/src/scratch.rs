@@ -1,0 +1,123 @@
+//! The directory of one app: its home, its temporary files, where it works, and a copy of its code that it cannot change.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::policy::User;
+use crate::user;
+
+const HOME: &str = "home";
+const TEMPORARY: &str = "tmp";
+const WORK: &str = "work";
+const APP: &str = "app";
+
+#[derive(Debug)]
+pub struct Scratch {
+    directory: PathBuf,
+    user: Option<User>,
+}
+
+impl Scratch {
+    pub(crate) fn create(directory: PathBuf, user: Option<User>) -> io::Result<Scratch> {
+        let scratch = Scratch { directory, user };
+        fs::create_dir_all(&scratch.directory)?;
+        if scratch.user.is_some() {
+            user::open_passage(&scratch.directory)?;
+        }
+        for name in [HOME, TEMPORARY, WORK, APP] {
+            let path = scratch.directory.join(name);
+            fs::create_dir_all(&path)?;
+            scratch.hand_over(&path)?;
+        }
+        Ok(scratch)
+    }
+
+    pub fn user(&self) -> Option<&User> {
+        self.user.as_ref()
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.directory.join(HOME)
+    }
+
+    pub fn temporary(&self) -> PathBuf {
+        self.directory.join(TEMPORARY)
+    }
+
+    /// The working directory of the app.
+    pub fn work(&self) -> PathBuf {
+        self.directory.join(WORK)
+    }
+
+    /// What is here the app reads and does not write.
+    pub fn app(&self) -> PathBuf {
+        self.directory.join(APP)
+    }
+
+    /// Puts a file where the app can read it.
+    pub fn put(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
+        let path = self.app().join(name);
+        fs::write(&path, content)?;
+        self.hand_over(&path)?;
+        Ok(path)
+    }
+
+    /// Copies a directory to where the app can read it; entries at its top that `left_out` names are not copied.
+    pub fn copy(&self, from: &Path, left_out: &[&str]) -> io::Result<PathBuf> {
+        let name = from.file_name().ok_or_else(|| io::Error::other("a directory without a name cannot be copied"))?;
+        let to = self.app().join(name);
+        self.copy_directory(from, &to, left_out)?;
+        Ok(to)
+    }
+
+    fn copy_directory(&self, from: &Path, to: &Path, left_out: &[&str]) -> io::Result<()> {
+        fs::create_dir_all(to)?;
+        self.hand_over(to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            let (kind, name) = (entry.file_type()?, entry.file_name());
+            if left_out.iter().any(|left_out| name == *left_out) {
+                continue;
+            }
+            let target = to.join(&name);
+            if kind.is_dir() {
+                self.copy_directory(&entry.path(), &target, &[])?;
+            } else if kind.is_file() {
+                fs::copy(entry.path(), &target)?;
+                self.hand_over(&target)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_over(&self, path: &Path) -> io::Result<()> {
+        self.user.as_ref().map_or(Ok(()), |user| user::give(path, user))
+    }
+
+    /// Removes everything, once the app has ended.
+    pub fn remove(&self) -> io::Result<()> {
+        remove(&self.directory)
+    }
+
+    /// Removes what an app that has ended left in `directory`, except for files in its working directory.
+    pub fn clear(directory: &Path) -> io::Result<()> {
+        for name in [HOME, TEMPORARY, APP] {
+            remove(&directory.join(name))?;
+        }
+        // Each only if it is empty.
+        let _results = fs::remove_dir(directory.join(WORK)).and_then(|()| fs::remove_dir(directory));
+        Ok(())
+    }
+}
+
+fn remove(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

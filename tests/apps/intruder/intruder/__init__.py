@@ -1,0 +1,1 @@
+"""Apps that try what they must not do."""
