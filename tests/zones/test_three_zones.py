@@ -65,6 +65,7 @@ class Scene:
         zone, cloud = self.zones[name], self.clouds[name]
         images = {"superlink": str(self.image), "supernode": str(self.image)}
         one = {"endpoint": cloud.endpoint, "flow": cloud.flow, "network": "lan", "authFile": str(self.auth), "images": images}
+        one["allowPlainHttp"] = True
         tunnel: dict = {"networks": [f"{zone.lan}.0/24"]}
         if name == COORDINATOR:
             tunnel["endpoint"] = f"{zone.public}:{TUNNEL_PORT}"

@@ -38,3 +38,4 @@ mod view;
 mod wish;
 
 pub use driver::{KubeDriver, KubeHouse, KubeHouseSettings, TrustElsewhere, trust_path};
+pub use preview::preview;

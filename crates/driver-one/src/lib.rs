@@ -25,3 +25,4 @@ mod view;
 pub use driver::{HouseSettings, OneDriver, OneHouse, TrustElsewhere, Wake};
 pub use keeper::Pace;
 pub use memory::Limits;
+pub use preview::preview;

@@ -22,6 +22,7 @@ pub fn site() -> OneSite {
         flow: None,
         zone: None,
         auth_file: None,
+        allow_plain_http: false,
         network: "private".to_owned(),
         datastore: None,
         images: OneImages::default(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream;
-use trellis_spec::Name;
+use trellis_spec::{Federation, Name};
 
 use crate::Millis;
 use crate::action::{Action, Outcome};
@@ -87,8 +87,6 @@ pub enum Pass {
 pub struct Preview {
     pub planned: Planned,
     pub observed: Observed,
-    /// What drivers would send to their sites for all that is wanted.
-    pub renderings: Vec<(Name, Rendering)>,
 }
 
 /// Stands for the coordinator in what is shown before it was ever seen.
@@ -129,12 +127,11 @@ impl Controller {
     pub async fn preview(&self, wanted: &Wanted, ledger: &Ledger) -> Preview {
         let observed = self.observe(wanted, ledger.applied.keys().map(|id| &id.site)).await;
         let planned = plan(wanted, &observed, &self.inventory(), ledger, self.clock.now_ms(), self.settings.seed);
-        let renderings = self.render(wanted, &observed, ledger);
-        Preview { planned, observed, renderings }
+        Preview { planned, observed }
     }
 
-    fn render(&self, wanted: &Wanted, observed: &Observed, ledger: &Ledger) -> Vec<(Name, Rendering)> {
-        let Wanted::Federation(federation) = wanted else { return Vec::new() };
+    /// What drivers would send to their sites for all parts of a document.
+    pub fn render(&self, federation: &Federation, observed: &Observed, ledger: &Ledger) -> Vec<(Name, Rendering)> {
         let mut ledger = ledger.clone();
         ledger.coordinator_address.get_or_insert_with(|| {
             let port = federation.coordinator.endpoints.fleet.map_or(USUAL_FLEET_PORT, |port| port.get());

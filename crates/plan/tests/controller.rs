@@ -216,8 +216,10 @@ fn a_driver_hears_what_is_wanted_before_it_is_asked_and_shows_what_it_would_send
         *driver = Arc::new(Listening { inner: Arc::clone(driver), heard: Arc::clone(&heard) });
     }
     let wanted = Wanted::Federation(Arc::new(bench.federation.clone()));
-    let preview = block_on(&bench.clock, bench.controller("one").preview(&wanted, &Ledger::default()));
-    let [(site, rendering)] = &preview.renderings[..] else { panic!("{:?}", preview.renderings) };
+    let (controller, ledger) = (bench.controller("one"), Ledger::default());
+    let preview = block_on(&bench.clock, controller.preview(&wanted, &ledger));
+    let renderings = controller.render(&bench.federation, &preview.observed, &ledger);
+    let [(site, rendering)] = &renderings[..] else { panic!("{renderings:?}") };
     assert_eq!((site.as_str(), rendering.title.as_str()), ("lab", "all of lab"));
     // Also what cannot be made yet is shown.
     let expected =

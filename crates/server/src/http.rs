@@ -65,11 +65,13 @@ pub struct Limits {
     pub held_requests: usize,
     /// Streams of events; more are refused.
     pub event_streams: usize,
+    /// Plans that are made at once for callers who are not administrators; more are refused.
+    pub plans: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: 1024, held_requests: 256, event_streams: 256 }
+        Limits { connections: 1024, held_requests: 256, event_streams: 256, plans: 4 }
     }
 }
 
@@ -80,6 +82,7 @@ struct Api {
     under_way: repeat::UnderWay,
     held: Semaphore,
     streams: Arc<Semaphore>,
+    plans: Semaphore,
     hosts: Hosts,
     /// Ends whatever waits.
     stop: CancellationToken,
@@ -93,6 +96,7 @@ impl Api {
             under_way: repeat::UnderWay::default(),
             held: Semaphore::new(limits.held_requests),
             streams: Arc::new(Semaphore::new(limits.event_streams)),
+            plans: Semaphore::new(limits.plans),
             hosts,
             stop,
         })

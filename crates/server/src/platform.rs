@@ -15,7 +15,9 @@ mod convert;
 mod difference;
 mod document;
 mod keep;
+mod mask;
 mod part_log;
+mod preview;
 mod report;
 mod runs;
 mod shared;
@@ -32,15 +34,15 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use trellis_api::{
-    Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, NewRun, Node, PlanReport, Run,
+    Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, NewRun, Node, PlanReport, Role, Run,
     TrainingRounds,
 };
 use trellis_plan::{Part, ResourceId, Wanted};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
-use trellis_spec::{Federation, Name, to_yaml};
+use trellis_spec::{Federation, Name, Pool, to_yaml};
 
 use clock::now_ms;
-use document::{invalid, unknown, wrong};
+use document::{Document, invalid, unknown, wrong};
 use shared::{Bells, Shared};
 use sites::Sites;
 use view::View;
@@ -50,6 +52,8 @@ pub use sites::SiteDrivers;
 
 /// A change that another one overtook is tried so often.
 const TRIES: usize = 3;
+/// Nodes of a document that callers other than administrators may have planned.
+const MAX_PREVIEW_NODES: u64 = 5_000;
 
 #[derive(Debug, Clone)]
 pub struct PlatformSettings {
@@ -89,6 +93,9 @@ pub enum Refusal {
     /// It does not fit what is there now: another revision, being deleted.
     #[error("{0}")]
     Conflict(String),
+    /// The role of the caller is too low for this.
+    #[error("{0}")]
+    Forbidden(String),
     /// It may work later: the SuperLink does not answer yet.
     #[error("{0}")]
     NotNow(String),
@@ -165,8 +172,9 @@ impl Platform {
         self.shared.views.summaries()
     }
 
-    pub fn federation(&self, name: &str) -> Result<FederationDetail, Refusal> {
-        Ok(self.view(name)?.detail())
+    /// Values of `env` are for administrators.
+    pub fn federation(&self, name: &str, role: Role) -> Result<FederationDetail, Refusal> {
+        Ok(self.view(name)?.detail(may_see_secrets(role)))
     }
 
     /// By pool and number. From memory.
@@ -176,18 +184,20 @@ impl Platform {
     }
 
     /// What `apply` would do with this document. `file` is named in problems.
-    pub async fn plan(&self, text: &str, file: &str) -> Result<PlanReport, Refusal> {
-        report::plan(&self.shared, document::read(text, file, None)?).await
+    pub async fn plan(&self, text: &str, file: &str, role: Role) -> Result<PlanReport, Refusal> {
+        let document = self.read(text, file, None)?;
+        check_size(&document.federation, role)?;
+        report::plan(&self.shared, document, may_see_secrets(role)).await
     }
 
     /// What is to be done now for a federation as it is, and why not more.
-    pub async fn current_plan(&self, name: &str) -> Result<PlanReport, Refusal> {
-        report::current(&self.shared, self.view(name)?).await
+    pub async fn current_plan(&self, name: &str, role: Role) -> Result<PlanReport, Refusal> {
+        report::current(&self.shared, self.view(name)?, may_see_secrets(role)).await
     }
 
     /// Keeps a document with exactly one federation of this name. `expected`: only if its revision is this (0: only if new).
     pub async fn apply(&self, name: &str, text: &str, expected: Option<u64>) -> Result<Applied, Refusal> {
-        let document = document::read(text, name, Some(name))?;
+        let document = self.read(text, name, Some(name))?;
         let applied = self.put(document.federation, expected).await?;
         Ok(Applied { warnings: document.warnings, ..applied })
     }
@@ -280,6 +290,18 @@ impl Platform {
         apps::apps()
     }
 
+    /// Reads a document that a caller sent. Masked values are those of the applied one.
+    fn read(&self, text: &str, file: &str, name: Option<&str>) -> Result<Document, Refusal> {
+        let mut document = document::read(text, file, name)?;
+        let applied = self.shared.views.get(&document.federation.name).and_then(|view| view.federation);
+        let mut problems = mask::unmask(&mut document.federation, applied.as_deref());
+        problems.extend(document::plain_http(&document.federation));
+        match problems.is_empty() {
+            true => Ok(document),
+            false => Err(invalid("the document cannot be used", problems)),
+        }
+    }
+
     fn view(&self, name: &str) -> Result<View, Refusal> {
         self.shared.views.get(&document::name(name)?).ok_or_else(|| unknown(name))
     }
@@ -299,7 +321,7 @@ impl Platform {
             self.shared.views.put(Entry { name: name.clone(), wanted, document, revision, changed_ms, status: None });
         }
         self.shared.attend(&name);
-        let detail = self.view(name.as_str())?.detail();
+        let detail = self.view(name.as_str())?.detail(true);
         Ok(Applied { detail, created, changed, warnings: Vec::new() })
     }
 }
@@ -308,6 +330,22 @@ impl Drop for Platform {
     fn drop(&mut self) {
         self.shared.abandon();
     }
+}
+
+fn may_see_secrets(role: Role) -> bool {
+    role == Role::Admin
+}
+
+/// Planning takes time and memory for each node.
+fn check_size(federation: &Federation, role: Role) -> Result<(), Refusal> {
+    let most = |pool: &Pool| pool.scaling.as_ref().map_or(0, |scaling| scaling.max).max(pool.count);
+    let nodes: u64 = federation.pools.iter().map(|pool| u64::from(most(pool))).sum();
+    if role == Role::Admin || nodes <= MAX_PREVIEW_NODES {
+        return Ok(());
+    }
+    Err(Refusal::Forbidden(format!(
+        "The document is for up to {nodes} nodes. Plans of more than {MAX_PREVIEW_NODES} nodes need the role admin."
+    )))
 }
 
 /// The same with another count, if that still holds together.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::sync::broadcast;
-use trellis_api::{Event, FederationSummary, NewRun, State};
+use trellis_api::{Event, FederationSummary, NewRun, Role, State};
 use trellis_server::{Platform, PlatformSettings, Refusal, SimulatedSites, SiteDrivers};
 use trellis_spec::Name;
 
@@ -57,7 +57,7 @@ async fn until(platform: &Platform, name: &str, wanted: impl Fn(&FederationSumma
     let mut events = platform.events();
     let waiting = async {
         loop {
-            match platform.federation(name) {
+            match platform.federation(name, Role::Admin) {
                 Ok(detail) if wanted(&detail.summary) => return detail.summary,
                 _ => next(&mut events).await,
             };
@@ -65,7 +65,7 @@ async fn until(platform: &Platform, name: &str, wanted: impl Fn(&FederationSumma
     };
     match tokio::time::timeout(LIMIT, waiting).await {
         Ok(summary) => summary,
-        Err(_) => panic!("it is still {:?}", platform.federation(name)),
+        Err(_) => panic!("it is still {:?}", platform.federation(name, Role::Admin)),
     }
 }
 
@@ -78,7 +78,7 @@ async fn next(events: &mut broadcast::Receiver<Arc<Event>>) -> Option<Arc<Event>
 }
 
 async fn gone(platform: &Platform, name: &str, events: &mut broadcast::Receiver<Arc<Event>>) {
-    while platform.federation(name).is_ok() {
+    while platform.federation(name, Role::Admin).is_ok() {
         next(events).await;
     }
 }
@@ -98,7 +98,7 @@ async fn a_document_comes_true_is_scaled_and_goes() {
     until(&platform, "demo", is_ready(3)).await;
     let names: Vec<String> = platform.nodes("demo").expect("it is there").into_iter().map(|node| node.name).collect();
     assert_eq!(names, ["clinic-0", "clinic-1", "clinic-2"]);
-    let detail = platform.federation("demo").expect("it is there");
+    let detail = platform.federation("demo", Role::Admin).expect("it is there");
     assert!(detail.status.is_some_and(|status| status.nodes.is_empty() && status.coordinator.phase == "ready"));
 
     let same = platform.apply("demo", &document("demo", 3), None).await.expect("it is kept");
@@ -147,7 +147,11 @@ async fn a_crash_at_any_moment_is_followed_by_the_next() {
     drop(platform);
 
     let next = lab.start().await;
-    assert_eq!(next.federation("demo").expect("it is known").summary.nodes.ready, 4, "what was told last is shown");
+    assert_eq!(
+        next.federation("demo", Role::Admin).expect("it is known").summary.nodes.ready,
+        4,
+        "what was told last is shown"
+    );
     let mut events = next.events();
     next.delete("demo").await.expect("it is there");
     gone(&next, "demo", &mut events).await;
@@ -193,7 +197,7 @@ async fn what_is_lost_comes_back_and_one_federation_does_not_touch_another() {
     assert!(platform.nodes("one").expect("it is there").iter().any(|each| each.name == node && each.phase == "ready"));
     let names: Vec<String> = platform.federations().iter().map(|summary| summary.name.clone()).collect();
     assert_eq!(names, ["one", "two"]);
-    assert!(is_ready(2)(&platform.federation("two").expect("it is there").summary));
+    assert!(is_ready(2)(&platform.federation("two", Role::Admin).expect("it is there").summary));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,14 +219,14 @@ async fn what_cannot_be_used_is_told_with_its_place() {
     let places: Vec<&str> = problems.iter().map(|each| each.path.as_str()).collect();
     assert_eq!(places, ["spec.pools[0].python", "metadata.name"]);
     let both = document("one", 1) + "---\n" + &document("two", 1);
-    assert!(matches!(platform.plan(&both, "both.yaml").await, Err(Refusal::Invalid { .. })));
+    assert!(matches!(platform.plan(&both, "both.yaml", Role::Admin).await, Err(Refusal::Invalid { .. })));
     assert_eq!(platform.federations(), [], "nothing of it was kept");
 
     for refused in [
-        platform.federation("demo").map(drop),
+        platform.federation("demo", Role::Admin).map(drop),
         platform.nodes("no name").map(drop),
         platform.scale("demo", "clinic", 1).await.map(drop),
-        platform.current_plan("demo").await.map(drop),
+        platform.current_plan("demo", Role::Admin).await.map(drop),
         platform.start_run("demo", &NewRun::default()).await.map(drop),
     ] {
         assert!(matches!(refused, Err(Refusal::NotFound(_))), "{refused:?}");
@@ -242,14 +246,14 @@ async fn scaling_stays_within_its_bounds() {
     };
     assert!(problems[0].what.contains("1 to 4"), "{problems:?}");
     assert!(matches!(platform.scale("demo", "ward", 1).await, Err(Refusal::NotFound(_))));
-    assert_eq!(platform.federation("demo").expect("it is there").summary.revision, 1);
+    assert_eq!(platform.federation("demo", Role::Admin).expect("it is there").summary.revision, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_tells_what_would_be_done_and_does_nothing() {
     let lab = Lab::new();
     let platform = lab.start().await;
-    let new = platform.plan(&document("demo", 2), "demo.yaml").await.expect("a plan");
+    let new = platform.plan(&document("demo", 2), "demo.yaml", Role::Admin).await.expect("a plan");
     assert!(!new.exists && new.diff.contains("+    count: 2"), "{}", new.diff);
     let verbs: Vec<(&str, &str)> = new.actions.iter().map(|each| (each.verb.as_str(), each.what.as_str())).collect();
     assert_eq!(verbs, [("create", "coordinator")]);
@@ -258,18 +262,22 @@ async fn a_plan_tells_what_would_be_done_and_does_nothing() {
 
     platform.apply("demo", &document("demo", 2), None).await.expect("it is kept");
     until(&platform, "demo", is_ready(2)).await;
-    let calm = platform.current_plan("demo").await.expect("a plan");
+    let calm = platform.current_plan("demo", Role::Admin).await.expect("a plan");
     assert!(calm.exists && calm.actions.is_empty() && calm.diff.is_empty(), "{}", calm.text);
     let other = document("demo", 2) + "  coordinator:\n    env: {LEVEL: high}\n";
-    let changed = platform.plan(&other, "demo.yaml").await.expect("a plan");
+    let changed = platform.plan(&other, "demo.yaml", Role::Admin).await.expect("a plan");
     assert_eq!(changed.actions.first().map(|action| action.verb.as_str()), Some("replace"), "{}", changed.text);
     let why = changed.report.iter().find(|why| why.about == "coordinator").expect("a reason");
     assert_eq!(why.text, "replaced, for another env.LEVEL");
     assert!(changed.diff.contains("+      LEVEL: high"), "{}", changed.diff);
     let official = document("demo", 2).replace("spec:", "spec:\n  runtime: flower:1.39.0");
-    let lost = platform.plan(&official, "demo.yaml").await.expect("a plan").promises_lost;
+    let lost = platform.plan(&official, "demo.yaml", Role::Admin).await.expect("a plan").promises_lost;
     assert!(lost.iter().any(|promise| promise.contains("Native training")), "{lost:?}");
-    assert_eq!(platform.federation("demo").expect("it is there").summary.revision, 1, "nothing was changed");
+    assert_eq!(
+        platform.federation("demo", Role::Admin).expect("it is there").summary.revision,
+        1,
+        "nothing was changed"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! A federation as its document says it, with every default filled in.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -172,12 +173,37 @@ pub struct OneSite {
     pub zone: Option<String>,
     /// File with `user:password` or `user:token`; `None`: as OpenNebula's own programs (`ONE_AUTH`, `~/.one/one_auth`).
     pub auth_file: Option<PathBuf>,
+    /// Credentials may be sent over `http://` to another machine.
+    #[serde(default)]
+    pub allow_plain_http: bool,
     /// The virtual network of the VMs, by name or number.
     pub network: String,
     /// Datastore of images, by name or number; `None`: the default one.
     pub datastore: Option<String>,
     /// Images by name or number, or files that are uploaded; `None`: those that `trellis image build` names.
     pub images: OneImages,
+}
+
+impl OneSite {
+    /// The fields whose URL sends the credentials to another machine without encryption, each with its URL.
+    pub fn plain_http(&self) -> Vec<(&'static str, &str)> {
+        let urls = [("endpoint", Some(self.endpoint.as_str())), ("flow", self.flow.as_deref())];
+        urls.into_iter()
+            .filter_map(|(field, url)| Some((field, url?)))
+            .filter(|(_, url)| url.strip_prefix("http://").is_some_and(|rest| !is_loopback(rest)))
+            .collect()
+    }
+}
+
+/// Whether the host at the start of `rest`, a URL without its scheme, is this machine.
+fn is_loopback(rest: &str) -> bool {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    // With `user@` in front, the host is another one than it seems.
+    !authority.contains('@') && (host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()))
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -424,4 +450,37 @@ pub struct Upgrade {
     pub max_unavailable: u32,
     /// How long a node may finish what it works on before it is taken away.
     pub drain_timeout: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_in_clear_text_are_found_wherever_they_leave_this_machine() {
+        let site = |endpoint: &str, flow: Option<&str>| OneSite {
+            endpoint: endpoint.to_owned(),
+            flow: flow.map(str::to_owned),
+            zone: None,
+            auth_file: None,
+            allow_plain_http: false,
+            network: "private".to_owned(),
+            datastore: None,
+            images: OneImages::default(),
+        };
+        for (endpoint, flow, expected) in [
+            ("https://one.example.org:2633/RPC2", None, &[][..]),
+            ("http://127.0.0.1:2633/RPC2", Some("http://localhost:2474"), &[]),
+            ("http://[::1]:2633/RPC2", None, &[]),
+            ("http://one.example.org:2633/RPC2", None, &["endpoint"]),
+            ("https://one.example.org/RPC2", Some("http://one.example.org:2474"), &["flow"]),
+            ("http://127.0.0.1:80@one.example.org/RPC2", None, &["endpoint"]),
+            ("http://127.0.0.1.example.org/RPC2", None, &["endpoint"]),
+            ("http://localhost.example.org#@localhost", None, &["endpoint"]),
+        ] {
+            let site = site(endpoint, flow);
+            let found: Vec<&str> = site.plain_http().into_iter().map(|(field, _)| field).collect();
+            assert_eq!(found, expected, "{endpoint} {flow:?}");
+        }
+    }
 }

@@ -59,6 +59,7 @@ fn opennebula(one: &OneSite) -> Map {
         .maybe("flow", one.flow.as_deref())
         .maybe("zone", one.zone.as_deref())
         .maybe("authFile", one.auth_file.as_deref().map(path))
+        .maybe("allowPlainHttp", one.allow_plain_http.then_some(true))
         .put("network", one.network.as_str())
         .maybe("datastore", one.datastore.as_deref())
         .put("images", images)

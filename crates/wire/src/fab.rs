@@ -15,7 +15,7 @@ use std::io::{Cursor, Read};
 
 use thiserror::Error;
 
-pub use app::{App, Bundle, MAX_BUNDLE_BYTES};
+pub use app::{App, Bundle, MAX_BUNDLE_BYTES, MAX_ENTRIES};
 pub use config::{CONFIG, Config, config};
 pub use paths::{OutsideModels, PATH_SETTINGS, check_path, path_settings};
 

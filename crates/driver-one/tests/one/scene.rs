@@ -78,6 +78,7 @@ impl Scene {
             flow: Some(self.one.flow_url()),
             zone: None,
             auth_file: Some(self.auth()),
+            allow_plain_http: false,
             network: "net1".to_owned(),
             datastore: None,
             images: OneImages::default(),

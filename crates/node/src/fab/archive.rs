@@ -9,14 +9,12 @@ use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use trellis_wire::fab::BadFab;
+use trellis_wire::fab::{BadFab, MAX_ENTRIES};
 use zip::ZipArchive;
 
 use super::FabError;
 use super::shelf::RESERVED;
 
-/// Files and directories of one app.
-const MAX_ENTRIES: usize = 10_000;
 const MAX_DEPTH: usize = 32;
 const MAX_PATH_BYTES: usize = 1024;
 const MAX_NAME_BYTES: usize = 255;

@@ -31,6 +31,7 @@ pub fn cloud() -> OneSite {
         flow: None,
         zone: None,
         auth_file: None,
+        allow_plain_http: false,
         network: "private".to_owned(),
         datastore: None,
         images: OneImages::default(),

@@ -122,6 +122,7 @@ impl From<Refusal> for Fault {
             Refusal::NotFound(what) => Fault::new(Kind::NOT_FOUND, what),
             Refusal::Invalid { what, problems } => Fault::new(Kind::INVALID, what).with(problems),
             Refusal::Conflict(what) => Fault::new(Kind::CONFLICT, what),
+            Refusal::Forbidden(what) => Fault::new(Kind::FORBIDDEN, what),
             Refusal::NotNow(what) => Fault::new(Kind::NOT_NOW, what).retry_after(1),
             Refusal::Refused(what) => Fault::new(Kind::REFUSED, what),
             Refusal::Broken(_) => Fault::broken(&refusal),

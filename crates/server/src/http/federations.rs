@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::response::Response;
 use http::header::{ETAG, LOCATION};
 use http::{HeaderValue, StatusCode};
-use trellis_api::{FederationDetail, Pool};
+use tokio::sync::SemaphorePermit;
+use trellis_api::{FederationDetail, Pool, Role};
 
 use super::Api;
 use super::call::{Answer, Call, empty, json, ok};
@@ -16,6 +17,8 @@ use crate::platform::Refusal;
 
 /// How a document that came by the API is called in problems.
 const FILE: &str = "document";
+/// When a caller whose plan was refused may try again.
+const PLAN_RETRY_S: u64 = 1;
 
 pub async fn list(api: Arc<Api>, call: Call) -> Answer {
     let federations = api.platform.federations();
@@ -23,13 +26,13 @@ pub async fn list(api: Arc<Api>, call: Call) -> Answer {
 }
 
 pub async fn get(api: Arc<Api>, call: Call) -> Answer {
-    told(StatusCode::OK, &api.platform.federation(call.part("federation"))?)
+    told(StatusCode::OK, &api.platform.federation(call.part("federation"), call.caller.role)?)
 }
 
 pub async fn apply(api: Arc<Api>, call: Call) -> Answer {
     let (name, document) = (call.part("federation"), call.text()?);
     if call.query.flag("dry_run") {
-        return plan_for(&api, name, document).await;
+        return plan_for(&api, name, document, call.caller.role).await;
     }
     let expected = expected_revision(&api, &call)?;
     let applied = api.platform.apply(name, document, expected).await.map_err(|refusal| match refusal {
@@ -50,8 +53,8 @@ pub async fn apply(api: Arc<Api>, call: Call) -> Answer {
     Ok(response)
 }
 
-async fn plan_for(api: &Api, name: &str, document: &str) -> Answer {
-    let report = api.platform.plan(document, FILE).await?;
+async fn plan_for(api: &Api, name: &str, document: &str, role: Role) -> Answer {
+    let report = api.platform.plan(document, FILE, role).await?;
     if report.federation != name {
         let advice = format!("name it {name}, or put it to {BASE}/federations/{}", report.federation);
         let problem = detail("metadata.name", format!("it is {}", report.federation), advice);
@@ -69,11 +72,23 @@ pub async fn delete(api: Arc<Api>, call: Call) -> Answer {
 }
 
 pub async fn plan(api: Arc<Api>, call: Call) -> Answer {
-    ok(&api.platform.plan(call.text()?, FILE).await?)
+    let _place = planning(&api, call.caller.role)?;
+    ok(&api.platform.plan(call.text()?, FILE, call.caller.role).await?)
 }
 
 pub async fn current_plan(api: Arc<Api>, call: Call) -> Answer {
-    ok(&api.platform.current_plan(call.part("federation")).await?)
+    let _place = planning(&api, call.caller.role)?;
+    ok(&api.platform.current_plan(call.part("federation"), call.caller.role).await?)
+}
+
+/// A place among those whose plans are made at once. Administrators need none.
+fn planning(api: &Api, role: Role) -> Result<Option<SemaphorePermit<'_>>, Fault> {
+    if role == Role::Admin {
+        return Ok(None);
+    }
+    let told = "Too many plans are being made. Try again.";
+    let place = api.plans.try_acquire();
+    place.map(Some).map_err(|_| Fault::new(Kind::BUSY, told).retry_after(PLAN_RETRY_S))
 }
 
 pub async fn scale(api: Arc<Api>, call: Call) -> Answer {
@@ -110,7 +125,7 @@ fn expected_revision(api: &Api, call: &Call) -> Result<Option<u64>, Fault> {
         Some(_) if only_new => {
             Err(Fault::new(Kind::MALFORMED, "If-Match and If-None-Match cannot both hold: send one of them."))
         }
-        Some("*") => match api.platform.federation(call.part("federation")) {
+        Some("*") => match api.platform.federation(call.part("federation"), call.caller.role) {
             Ok(detail) => Ok(Some(detail.summary.revision)),
             Err(Refusal::NotFound(what)) => Err(Fault::new(Kind::CHANGED, what)),
             Err(other) => Err(other.into()),

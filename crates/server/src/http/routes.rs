@@ -179,7 +179,7 @@ pub static ROUTES: &[Route] = &[
         about: "What would be done for a document, and why not more",
         takes: Takes::Document,
         gives: gives![200 "The plan." Content::Json(&[of::<PlanReport>])],
-        refuses: &[Kind::CONFLICT],
+        refuses: &[Kind::FORBIDDEN, Kind::CONFLICT, Kind::BUSY],
         handler: answered_by!(federations::plan),
         ..PLAIN
     },
@@ -188,7 +188,7 @@ pub static ROUTES: &[Route] = &[
         id: "current_plan",
         about: "What is to be done now, and why not more: why is nothing happening?",
         gives: gives![200 "The plan." Content::Json(&[of::<PlanReport>])],
-        refuses: &[Kind::CONFLICT],
+        refuses: &[Kind::CONFLICT, Kind::BUSY],
         handler: answered_by!(federations::current_plan),
         ..PLAIN
     },

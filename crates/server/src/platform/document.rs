@@ -79,6 +79,20 @@ fn relative_paths(federation: &Federation) -> Vec<Detail> {
     told.collect()
 }
 
+/// Credentials must not be readable on the way because of a URL that somebody copied.
+pub fn plain_http(federation: &Federation) -> Vec<Detail> {
+    let mut details = Vec::new();
+    for (index, site) in federation.sites.iter().enumerate() {
+        let Driver::OpenNebula(one) = &site.driver else { continue };
+        for (field, url) in one.plain_http().into_iter().filter(|_| !one.allow_plain_http) {
+            let what = format!("{url} is on another machine, and the credentials could be read on the way");
+            let advice = "use https; where the whole network is trusted, add allowPlainHttp: true beside it";
+            details.push(wrong(&format!("spec.sites[{index}].opennebula.{field}"), what, advice));
+        }
+    }
+    details
+}
+
 fn detail(problem: Problem) -> Detail {
     Detail {
         path: problem.path,

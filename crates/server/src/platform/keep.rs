@@ -89,7 +89,8 @@ impl Keeping {
                 Remembered::new()
             });
             let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
-            let controller = self.shared.controller(&self.name, federation, &remembered, store, clock);
+            let drivers = self.shared.sites.drivers(federation, &remembered);
+            let controller = self.shared.controller(&self.name, drivers, store, clock);
             let pass = controller.pass().await;
             if let Pass::Acted { planned, .. } = &pass {
                 sites = sites_of(planned);

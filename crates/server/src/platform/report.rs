@@ -1,5 +1,6 @@
 //! What would be done for a document and why not more, as the API tells it. Nothing is done here, and nothing kept.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,19 +14,21 @@ use super::Refusal;
 use super::clock::now_ms;
 use super::difference::differences;
 use super::document::Document;
+use super::mask::mask;
 use super::shared::Shared;
 use super::view::View;
 
-/// What `apply` would do with a document.
-pub async fn plan(shared: &Shared, document: Document) -> Result<PlanReport, Refusal> {
-    let federation = Arc::new(document.federation);
-    let view = shared.views.get(&federation.name);
+/// What `apply` would do with a document. Values of `env` are in the answer only where `reveal` says so.
+pub async fn plan(shared: &Shared, document: Document, reveal: bool) -> Result<PlanReport, Refusal> {
+    let view = shared.views.get(&document.federation.name);
     if view.as_ref().is_some_and(|view| view.leaving) {
-        return Err(Refusal::Conflict(format!("federation {} is being deleted", federation.name)));
+        return Err(Refusal::Conflict(format!("federation {} is being deleted", document.federation.name)));
     }
-    let before = view.as_ref().map(|view| view.document.to_string()).unwrap_or_default();
-    let diff = diff(&before, &to_yaml(&federation));
-    let mut report = preview(shared, &federation.name, Wanted::Federation(Arc::clone(&federation)), view).await?;
+    let federation = Arc::new(document.federation);
+    let before = view.as_ref().map(|view| view.document(reveal)).unwrap_or_default();
+    let diff = diff(&before, &to_yaml(&shown(&federation, reveal)));
+    let wanted = Wanted::Federation(Arc::clone(&federation));
+    let mut report = preview(shared, &federation.name, wanted, view, reveal).await?;
     report.report.sort();
     report.promises_lost = federation.promises_lost();
     report.warnings = document.warnings;
@@ -34,17 +37,27 @@ pub async fn plan(shared: &Shared, document: Document) -> Result<PlanReport, Ref
 }
 
 /// What is to be done now for a federation as it is.
-pub async fn current(shared: &Shared, view: View) -> Result<PlanReport, Refusal> {
+pub async fn current(shared: &Shared, view: View, reveal: bool) -> Result<PlanReport, Refusal> {
     let wanted = match (&view.federation, view.leaving) {
         (Some(federation), false) => Wanted::Federation(Arc::clone(federation)),
         _ => Wanted::Gone(view.name.clone()),
     };
-    let mut report = preview(shared, &view.name.clone(), wanted, Some(view.clone())).await?;
+    let mut report = preview(shared, &view.name.clone(), wanted, Some(view.clone()), reveal).await?;
     report.promises_lost = view.federation.iter().flat_map(|federation| federation.promises_lost()).collect();
     Ok(told(report))
 }
 
-async fn preview(shared: &Shared, name: &Name, wanted: Wanted, view: Option<View>) -> Result<PlanReport, Refusal> {
+fn shown(federation: &Federation, reveal: bool) -> Cow<'_, Federation> {
+    if reveal { Cow::Borrowed(federation) } else { Cow::Owned(mask(federation)) }
+}
+
+async fn preview(
+    shared: &Shared,
+    name: &Name,
+    wanted: Wanted,
+    view: Option<View>,
+    reveal: bool,
+) -> Result<PlanReport, Refusal> {
     let store = shared.registry.store(name);
     let ledger = match &view {
         Some(_) => {
@@ -58,18 +71,25 @@ async fn preview(shared: &Shared, name: &Name, wanted: Wanted, view: Option<View
         Wanted::Federation(federation) => Some(federation.as_ref()),
         Wanted::Gone(_) => None,
     };
-    let remembered = shared.remember(name, federation, sites).await;
+    let remembered = shared.remember(name, federation, sites.clone()).await;
     let remembered = remembered.map_err(|error| Refusal::Broken(error.to_string()))?;
-    let controller = shared.controller(name, federation, &remembered, store, Shared::clock());
-    let Preview { planned, observed, renderings } = controller.preview(&wanted, &ledger).await;
     let before = view.as_ref().and_then(|view| view.federation.as_deref());
+    let (drivers, unobserved) = match federation {
+        Some(federation) => shared.sites.preview_drivers(federation, before, &sites, &remembered),
+        None => (shared.sites.drivers(None, &remembered), Vec::new()),
+    };
+    let controller = shared.controller(name, drivers, store, Shared::clock());
+    let Preview { planned, observed } = controller.preview(&wanted, &ledger).await;
+    let renderings = federation
+        .map(|federation| controller.render(&shown(federation, reveal), &observed, &ledger))
+        .unwrap_or_default();
     let reasons = before.map(|before| reasons(before, &planned, &observed, &ledger, &controller.inventory()));
     let mut report = PlanReport {
         federation: name.to_string(),
         exists: view.is_some(),
         diff: String::new(),
         actions: planned.actions.iter().map(action).collect(),
-        report: planned.report.iter().cloned().chain(reasons.into_iter().flatten()).collect(),
+        report: planned.report.iter().cloned().chain(reasons.into_iter().flatten()).chain(unobserved).collect(),
         promises_lost: Vec::new(),
         warnings: Vec::new(),
         templates: renderings.into_iter().map(|(site, rendering)| template(&site, rendering)).collect(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use trellis_plan::{Clock, Controller, Settings, Store};
+use trellis_plan::{Clock, Controller, Driver, Settings, Store};
 use trellis_registry::{Registry, RegistryError};
 use trellis_spec::{Federation, Name};
 
@@ -92,12 +92,11 @@ impl Shared {
         true
     }
 
-    /// A controller for a federation as it is wanted now.
+    /// A controller for a federation with these drivers.
     pub fn controller(
         &self,
         name: &Name,
-        federation: Option<&Federation>,
-        remembered: &Remembered,
+        drivers: BTreeMap<Name, Arc<dyn Driver>>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
     ) -> Controller {
@@ -114,7 +113,6 @@ impl Shared {
             most_at_once: MOST_ACTIONS_AT_ONCE,
             heard: self.views.get(name).map(|view| view.runs.heard()).unwrap_or_default(),
         };
-        let drivers = self.sites.drivers(federation, remembered);
         Controller { drivers, store, clock, settings }
     }
 

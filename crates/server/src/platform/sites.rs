@@ -2,16 +2,17 @@
 //!
 //! A new driver has its place here, and nowhere else in the platform.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use trellis_driver_kube::{KubeHouse, KubeHouseSettings};
 use trellis_driver_local::{LocalDriver, LocalSettings};
 use trellis_driver_one::{HouseSettings, OneHouse};
-use trellis_plan::{Driver, ResourceId};
+use trellis_plan::{Driver, ResourceId, Why};
 use trellis_spec::{self as spec, Federation, Name};
 
+use super::preview::{self, PreviewDriver};
 use super::shared::Bells;
 use super::simulated::{SimulatedDriver, SimulatedSites};
 use super::{PlatformSettings, StartError};
@@ -86,6 +87,35 @@ impl Sites {
         let mut drivers: BTreeMap<Name, Arc<dyn Driver>> = left.collect();
         drivers.extend(named);
         drivers
+    }
+
+    /// The drivers with which a document is planned and nothing is done, and which sites they do not observe. `applied` is the
+    /// document that an administrator applied for the same federation, `known` are the sites where parts of it may be.
+    pub fn preview_drivers(
+        &self,
+        federation: &Federation,
+        applied: Option<&Federation>,
+        known: &BTreeSet<Name>,
+        remembered: &Remembered,
+    ) -> (BTreeMap<Name, Arc<dyn Driver>>, Vec<Why>) {
+        let mut drivers = self.drivers(None, remembered);
+        let mut notes = Vec::new();
+        for site in &federation.sites {
+            let driver: Arc<dyn Driver> = match (&self.kind, &site.driver) {
+                // Both observe only what this server itself started.
+                (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
+                (Kind::Real { .. }, spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes(_)) => {
+                    let observer = preview::applied_as(site, applied).map(|applied| self.driver(applied));
+                    let is_known = known.contains(&site.name);
+                    if observer.is_none() && !is_known {
+                        notes.push(preview::not_observed(&site.name));
+                    }
+                    Arc::new(PreviewDriver::new(site.clone(), observer, is_known))
+                }
+            };
+            drivers.insert(site.name.clone(), driver);
+        }
+        (drivers, notes)
     }
 
     /// The driver of a site as a document has it.

@@ -10,9 +10,10 @@ use tokio::sync::broadcast;
 use trellis_api::{Event, FederationDetail, FederationSummary, Node, NodeCounts, Run, State};
 use trellis_plan::{Millis, NodeStatus, Status};
 use trellis_registry::Entry;
-use trellis_spec::{Federation, Name};
+use trellis_spec::{Federation, Name, to_yaml};
 
 use super::book::RunBook;
+use super::mask::mask;
 
 /// Events that a slow listener may be behind before it misses some.
 const MAX_EVENTS_BEHIND: usize = 1024;
@@ -73,10 +74,20 @@ impl View {
         view
     }
 
-    pub fn detail(&self) -> FederationDetail {
+    /// The document, with values of `env` only if `reveal` says so.
+    pub fn document(&self, reveal: bool) -> String {
+        match (&self.federation, reveal) {
+            (_, true) => self.document.to_string(),
+            (Some(federation), false) => to_yaml(&mask(federation)),
+            // What cannot be read cannot be masked.
+            (None, false) => String::new(),
+        }
+    }
+
+    pub fn detail(&self, reveal: bool) -> FederationDetail {
         FederationDetail {
             summary: FederationSummary::clone(&self.summary),
-            document: self.document.to_string(),
+            document: self.document(reveal),
             status: self.decided.as_ref().map(|decided| Status::clone(&decided.status)),
         }
     }

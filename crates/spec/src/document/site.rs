@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::link;
 use crate::federation::{Containers, Driver, Exposure, KubeImages, KubeSite, Name, OneImages, OneSite, Site};
-use crate::kind::{Choice, ListOf, Scalar, choice, labels, name, path, whole, word};
+use crate::kind::{Choice, ListOf, Scalar, choice, flag, labels, name, path, whole, word};
 use crate::object::Object;
 use crate::problem::Place;
 
@@ -62,13 +62,15 @@ fn opennebula(object: &mut Object<'_>) -> Option<Driver> {
     let help = "File with `user:password`, or a token in place of the password; as OpenNebula's own programs where nothing \
                 is said (`ONE_AUTH`, `~/.one/one_auth`).";
     let auth_file = object.optional("authFile", path("/etc/trellis/one_auth"), help);
+    let help = "Send the credentials over `http://` to another machine too. Everybody on the way can read them.";
+    let allow_plain_http = object.or("allowPlainHttp", flag(), "false", help);
     let help = "The virtual network that the machines are in.";
     let network = object.required("network", id("a network, by name or number", "private"), help);
     let help = "Where images are put that are uploaded; the default datastore where none is named.";
     let datastore = object.optional("datastore", id("a datastore, by name or number", "images"), help);
     let images = object.object("images", "What machines boot from.", images);
     let (endpoint, network) = endpoint.zip(network)?;
-    Some(Driver::OpenNebula(OneSite { endpoint, flow, zone, auth_file, network, datastore, images }))
+    Some(Driver::OpenNebula(OneSite { endpoint, flow, zone, auth_file, allow_plain_http, network, datastore, images }))
 }
 
 fn images(object: &mut Object<'_>) -> OneImages {

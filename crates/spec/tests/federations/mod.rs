@@ -157,12 +157,13 @@ fn one_site() -> impl Strategy<Value = OneSite> {
     let url = || "https?://[a-z0-9.:]{1,20}(/[!-~]{0,20})?";
     let id = || "[ -~é]{0,10}[!-~]";
     let images = (of(id()), of(id())).prop_map(|(superlink, supernode)| OneImages { superlink, supernode });
-    (url(), of(url()), of(id()), of(path()), id(), of(id()), images).prop_map(
-        |(endpoint, flow, zone, auth_file, network, datastore, images)| OneSite {
+    (url(), of(url()), of(id()), (of(path()), any::<bool>()), id(), of(id()), images).prop_map(
+        |(endpoint, flow, zone, (auth_file, allow_plain_http), network, datastore, images)| OneSite {
             endpoint,
             flow,
             zone,
             auth_file,
+            allow_plain_http,
             network,
             datastore,
             images,

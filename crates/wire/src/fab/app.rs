@@ -1,6 +1,7 @@
 //! An app on its way into a bundle: read from a directory as `flwr build` does, or one without files whose parts Trellis has
 //! itself. Its ServerApp can be replaced, and keys can be added to its configuration; nothing else of it is changed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Cursor, Read};
@@ -19,8 +20,8 @@ use crate::proto;
 
 /// The largest bundle that is taken, as in Flower.
 pub const MAX_BUNDLE_BYTES: usize = 10 << 20;
-/// What may be in one, unpacked.
-const MAX_UNPACKED_BYTES: u64 = 256 << 20;
+/// Files and directories of one bundle.
+pub const MAX_ENTRIES: usize = 10_000;
 /// Where a bundle tells about its own files.
 const ABOUT: &str = ".info/";
 const COMPONENTS: &str = "tool.flwr.app.components";
@@ -28,7 +29,15 @@ const COMPONENTS: &str = "tool.flwr.app.components";
 #[derive(Debug, Clone)]
 pub struct App {
     project: Table,
-    files: BTreeMap<String, Vec<u8>>,
+    files: Files,
+}
+
+/// The files of an app beside its `pyproject.toml`.
+#[derive(Debug, Clone)]
+enum Files {
+    Unpacked(BTreeMap<String, Vec<u8>>),
+    /// In a bundle. Most are sent as they came, so that they are unpacked only for another bundle.
+    Packed(Bytes),
 }
 
 /// A FAB, ready to be sent.
@@ -62,33 +71,15 @@ impl App {
             let content = fs::read(&place).map_err(|error| unreadable(&place, error))?;
             files.insert(name, content);
         }
-        Ok(App { project, files })
+        Ok(App { project, files: Files::Unpacked(files) })
     }
 
-    /// Takes a bundle apart. What it lists about its own files is left out: it is made anew with the bundle.
+    /// The app of a bundle.
     pub fn open(fab: &[u8]) -> Result<App, BadFab> {
         let project = pyproject(fab)?;
         metadata(&project)?;
         config(&project)?;
-        let unreadable = |error: &dyn std::fmt::Display| bad(format!("it cannot be taken apart ({error})"));
-        let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| unreadable(&error))?;
-        let mut files = BTreeMap::new();
-        let mut left = MAX_UNPACKED_BYTES;
-        for index in 0..archive.len() {
-            let mut file = archive.by_index(index).map_err(|error| unreadable(&error))?;
-            let name = file.name().map_err(|error| unreadable(&error))?.into_owned();
-            if name == PYPROJECT || name.starts_with(ABOUT) || file.is_dir() {
-                continue;
-            }
-            let mut content = Vec::new();
-            // One byte more than is allowed: what is longer is told from what just fits.
-            file.by_ref().take(left + 1).read_to_end(&mut content).map_err(|error| unreadable(&error))?;
-            left = left
-                .checked_sub(content.len() as u64)
-                .ok_or_else(|| bad(format!("unpacked it has more than {MAX_UNPACKED_BYTES} bytes")))?;
-            files.insert(name, content);
-        }
-        Ok(App { project, files })
+        Ok(App { project, files: Files::Packed(Bytes::copy_from_slice(fab)) })
     }
 
     /// An app without files: the ClientApp is part of our SuperNodes, as `trellis:mlp` is.
@@ -99,7 +90,7 @@ impl App {
              dependencies = []\n[tool.flwr.app]\npublisher = 'trellis'\n\
              [{COMPONENTS}]\nserverapp = '{NATIVE_SERVER_APP}'\nclientapp = '{client_app}'\n[{CONFIG}]\n"
         );
-        App { project: text.parse().expect("names of our own apps are plain"), files: BTreeMap::new() }
+        App { project: text.parse().expect("names of our own apps are plain"), files: Files::Unpacked(BTreeMap::new()) }
     }
 
     /// Puts another ServerApp in the place of the app's own: that of Trellis, as a rule.
@@ -129,8 +120,12 @@ impl App {
 
     pub fn bundle(&self) -> Result<Bundle, BadFab> {
         let project = text::write(&self.project);
+        let files = match &self.files {
+            Files::Unpacked(files) => Cow::Borrowed(files),
+            Files::Packed(fab) => Cow::Owned(unpack(fab)?),
+        };
         let listed = std::iter::once((PYPROJECT, project.as_bytes()))
-            .chain(self.files.iter().map(|(name, content)| (name.as_str(), content.as_slice())));
+            .chain(files.iter().map(|(name, content)| (name.as_str(), content.as_slice())));
         let mut archive = Archive::default();
         let mut list = Vec::new();
         for (name, content) in listed {
@@ -162,6 +157,33 @@ impl Bundle {
     }
 }
 
+/// The files of a bundle. What it lists about them is left out: that is made anew with the next bundle. Bytes are counted while
+/// they are unpacked, whatever the archive says about them: more than the next bundle may have are never held.
+fn unpack(fab: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, BadFab> {
+    let unreadable = |error: &dyn std::fmt::Display| bad(format!("it cannot be taken apart ({error})"));
+    let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| unreadable(&error))?;
+    if archive.len() > MAX_ENTRIES {
+        return Err(bad(format!("it holds {} files, and {MAX_ENTRIES} are allowed", archive.len())));
+    }
+    let mut files = BTreeMap::new();
+    let mut left = MAX_BUNDLE_BYTES as u64;
+    for index in 0..archive.len() {
+        let mut file = archive.by_index(index).map_err(|error| unreadable(&error))?;
+        let name = file.name().map_err(|error| unreadable(&error))?.into_owned();
+        if name == PYPROJECT || name.starts_with(ABOUT) || file.is_dir() {
+            continue;
+        }
+        let mut content = Vec::new();
+        // One byte more than is allowed: what is longer is told from what just fits.
+        file.by_ref().take(left + 1).read_to_end(&mut content).map_err(|error| unreadable(&error))?;
+        left = left
+            .checked_sub(content.len() as u64)
+            .ok_or_else(|| bad(format!("unpacked it has more than {MAX_BUNDLE_BYTES} bytes")))?;
+        files.insert(name, content);
+    }
+    Ok(files)
+}
+
 fn table_at<'a>(project: &'a mut Table, path: &str) -> Option<&'a mut Table> {
     path.split('.').try_fold(project, |table, key| table.get_mut(key)?.as_table_mut())
 }
@@ -172,6 +194,8 @@ fn sha256_hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use crate::fab::pyproject;
     use crate::proto::scalar::Scalar;
@@ -224,6 +248,36 @@ mod tests {
         let project = pyproject(&bundle.fab.content).unwrap();
         assert_eq!(find(&project, "tool.flwr.app.components.clientapp").unwrap().as_str(), Some("trellis:mlp"));
         assert!(crate::fab::trains_natively(&project));
+    }
+
+    /// A bundle that somebody packed with compression.
+    fn packed(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
+        let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+        for (name, content) in std::iter::once((PYPROJECT.to_owned(), PROJECT.into())).chain(files) {
+            zip.start_file(name, options).unwrap();
+            zip.write_all(&content).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn a_bundle_is_unpacked_for_another_one_only_and_within_limits() {
+        let sound = packed([("a/c.py".to_owned(), b"app = None\n".to_vec())]);
+        let mut app = App::open(&sound).unwrap();
+        app.add_key("lr", Value::Integer(1));
+        let again = unpack(&app.bundle().unwrap().fab.content).unwrap();
+        assert_eq!(again, [("a/c.py".to_owned(), b"app = None\n".to_vec())].into());
+
+        let bomb = packed((0..3).map(|number| (format!("{number}.bin"), vec![0; MAX_BUNDLE_BYTES / 2])));
+        assert!(bomb.len() < MAX_BUNDLE_BYTES / 100, "{}", bomb.len());
+        let crowd = packed((0..MAX_ENTRIES).map(|number| (number.to_string(), Vec::new())));
+        for (bundle, expected) in [(bomb, "unpacked it has more than"), (crowd, "it holds 10001 files")] {
+            // Sent as it came, it is not unpacked here.
+            let app = App::open(&bundle).unwrap();
+            let problem = app.bundle().unwrap_err().to_string();
+            assert!(problem.contains(expected), "{problem}");
+        }
     }
 
     #[test]

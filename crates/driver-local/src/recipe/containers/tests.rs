@@ -24,7 +24,7 @@ fn a_container_sees_the_part_and_nothing_else() {
     let name = line.split_whitespace().nth(3).unwrap().to_owned();
     let expected = format!(
         "podman run --name {name} --label dev.trellis.part=fed/lab/coordinator --restart no --network host \
-         --log-driver none --security-opt label=disable --volume coordinator:coordinator \
+         --log-driver none --cap-drop all --security-opt no-new-privileges --security-opt label=disable --volume coordinator:coordinator \
          --volume coordinator/state:coordinator/state --volume /h/tls:/h/tls:ro \
          --env-file coordinator/container-0.env \
          --entrypoint flower-superlink flwr/superlink:1.39.0 --fleet-api-address 127.0.0.1:1 --host 127.0.0.1 --port 4 \
@@ -37,6 +37,25 @@ fn a_container_sees_the_part_and_nothing_else() {
     let inside = &recipe.files[Path::new("/h/fed/lab/coordinator/container-0.env")];
     assert!(inside.starts_with("HOME=/h/fed/lab/coordinator/state\nFLWR_DISABLE_UPDATE_CHECK=1\n"), "{inside}");
     assert_eq!(recipe.after[0].args[2..], ["podman".to_owned(), name].map(OsString::from));
+}
+
+#[test]
+fn no_container_has_or_gains_privileges() {
+    let process = trellis_spec::Isolation::Process;
+    for (engine, runtime) in
+        [(Engine::Podman, Runtime::Trellis), (Engine::Docker, Runtime::Trellis), (Engine::Docker, FLOWER)]
+    {
+        let link = CoordinatorSpec { isolation: process, ..coordinator_spec(runtime.clone()) };
+        let edge = NodeSpec { isolation: process, ..node_spec(runtime) };
+        let link = coordinator(engine, &link, &place("coordinator")).unwrap();
+        let edge = node(engine, &edge, &place("node/site-0")).unwrap();
+        for program in link.programs.iter().chain(&edge.programs) {
+            let line = line(program);
+            let (flags, _) = line.split_once(" --entrypoint ").expect("an entrypoint after the flags");
+            assert!(flags.contains(" --cap-drop all ") && flags.contains(" no-new-privileges "), "{line}");
+            assert!(!flags.contains("--privileged") && !flags.contains("--cap-add"), "{line}");
+        }
+    }
 }
 
 #[test]
