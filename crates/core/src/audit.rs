@@ -9,8 +9,12 @@ use crate::id::NodeId;
 use crate::port::Tx;
 use crate::refusal::Refusal;
 
-/// Entries that are kept; upkeep forgets the oldest beyond that.
+/// Entries that are kept beside refused calls; the oldest are forgotten beyond that.
 pub const MAX_ENTRIES: u64 = 100_000;
+/// Refused calls that are kept. Anybody can have calls refused, so they never push out any other entry.
+pub const MAX_REFUSED: u64 = 20_000;
+/// Entries are counted, and the oldest forgotten, once for so many new ones.
+pub const TRIM_INTERVAL: u64 = 256;
 /// Peers choose some of the text: longer is cut.
 const MAX_TEXT_CHARS: usize = 200;
 
@@ -130,7 +134,12 @@ pub(crate) fn note(
     detail: &str,
     now: Seconds,
 ) -> Result<(), Refusal> {
-    tx.append_audit(now, event, &plain(actor), &plain(subject), &plain(detail))
+    let seq = tx.append_audit(now, event, &plain(actor), &plain(subject), &plain(detail))?;
+    if seq.is_multiple_of(TRIM_INTERVAL) {
+        tx.trim_audit(true, MAX_REFUSED)?;
+        tx.trim_audit(false, MAX_ENTRIES)?;
+    }
+    Ok(())
 }
 
 /// A node as actor or subject.

@@ -122,6 +122,12 @@ pub fn is_member(read: &(impl Read + ?Sized), id: NodeId, key: &[u8]) -> Result<
     Ok(node.is_some_and(|node| node.public_key == key))
 }
 
+/// The node whose key it is, unless it was taken away.
+pub fn member(read: &(impl Read + ?Sized), key: &[u8]) -> Result<Option<NodeId>, Refusal> {
+    let node = read.node_by_key(key)?.filter(|node| node.state() != State::Unregistered);
+    Ok(node.map(|node| node.id))
+}
+
 /// Whether the node is (again) online by this heartbeat.
 pub fn heartbeat(tx: &mut dyn Tx, id: NodeId, interval_s: f64, now: Seconds) -> Result<bool, Refusal> {
     check_interval(interval_s)?;

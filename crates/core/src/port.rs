@@ -136,6 +136,7 @@ pub trait Read {
     fn audit_after(&self, after: u64, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
     /// The newest audit entries, oldest of them first.
     fn audit_newest(&self, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
+    /// How many there are at most: entries that were forgotten between others are counted too.
     fn audit_count(&self) -> Result<u64, Refusal>;
 
     /// How much there is of everything. Asked every few seconds, so it must not read whole tables of wide rows.
@@ -189,9 +190,9 @@ pub trait Tx: Read {
         actor: &str,
         subject: &str,
         detail: &str,
-    ) -> Result<(), Refusal>;
-    /// Forgets all audit entries but the newest `keep`.
-    fn trim_audit(&mut self, keep: u64) -> Result<(), Refusal>;
+    ) -> Result<u64, Refusal>;
+    /// Forgets all audit entries but the newest `keep`: of refused calls, or of all other events.
+    fn trim_audit(&mut self, refused: bool, keep: u64) -> Result<(), Refusal>;
 
     fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal>;
 }

@@ -4,7 +4,6 @@
 use crate::Seconds;
 use crate::access::REMEMBERED_S;
 use crate::app::{finish, process_gone};
-use crate::audit;
 use crate::fleet::drop_instruction;
 use crate::node;
 use crate::port::{Read, Topic, Tx};
@@ -27,8 +26,7 @@ pub fn is_due(read: &(impl Read + ?Sized), now: Seconds) -> Result<bool, Refusal
         }
     }
     Ok(!read.expired_instructions(now, 1)?.is_empty()
-        || !read.ended_secrets(now - REMEMBERED_S, 1)?.is_empty()
-        || read.audit_count()? > audit::MAX_ENTRIES)
+        || !read.ended_secrets(now - REMEMBERED_S, 1)?.is_empty())
 }
 
 /// Does what is due.
@@ -48,9 +46,6 @@ pub fn tick(tx: &mut dyn Tx, now: Seconds) -> Result<(), Refusal> {
     }
     for secret in tx.ended_secrets(now - REMEMBERED_S, EXPIRE_BATCH)? {
         tx.delete_secret(&secret.hash)?;
-    }
-    if tx.audit_count()? > audit::MAX_ENTRIES {
-        tx.trim_audit(audit::MAX_ENTRIES)?;
     }
     Ok(())
 }

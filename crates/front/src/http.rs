@@ -2,7 +2,7 @@
 //! JSON with a number.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body::Frame;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -19,10 +19,19 @@ const UNSUPPORTED_CONTENT_TYPE: u16 = 1002;
 /// Frames that a slow reader may leave lying.
 const BACKLOG: usize = 2;
 
+/// For answers that a browser shows, over TLS: it is to use nothing else with this host for a while.
+pub const HSTS: (HeaderName, HeaderValue) =
+    (header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=2592000"));
+
 /// Whether a request says that its body is protobuf.
 pub fn is_protobuf(headers: &HeaderMap) -> bool {
+    has_type(headers, "application/protobuf")
+}
+
+/// Whether a request says that its body is of this type.
+pub fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let kind = headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
-    kind.split(|byte| *byte == b';').next() == Some(b"application/protobuf")
+    kind.split(|byte| *byte == b';').next().is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes()))
 }
 
 /// Frames an answer. A refusal gets its number in Flower's list from `code`; 0 is none.

@@ -5,20 +5,24 @@
 
 pub mod answer;
 pub mod grpc;
+pub mod hosts;
 pub mod http;
 pub mod listen;
 pub mod object;
 pub mod reader;
 pub mod refusal;
 pub mod serve;
+pub mod sources;
 pub mod superexec;
 pub mod tls;
 
 pub use answer::{Answer, Payload, Rest};
+pub use hosts::{Foreign, Hosts};
 pub use listen::{Keepalive, Line, LineKey, Listener};
-pub use reader::{MessageReader, malformed};
+pub use reader::{MessageReader, decode, malformed};
 pub use serve::{Peer, Service, serve};
-pub use superexec::SuperexecSecret;
+pub use sources::{Allowance, Rate, Share, Source};
+pub use superexec::{SignedBody, SuperexecSecret};
 pub use tls::{TlsError, TlsSettings};
 
 /// What a call came over.

@@ -11,15 +11,20 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 
+use crate::sources::{Allowance, Share, Source};
 use crate::tls::TlsSettings;
 
 /// A TLS handshake that takes longer is given up.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// TLS handshakes under way at once; more wait in the kernel's queue.
-const HANDSHAKES: usize = 256;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// TLS handshakes under way at once; more are closed as they come. One whose client is silent takes a descriptor and
+/// little memory: it begins with the first byte.
+const MAX_HANDSHAKES: usize = 16_384;
+/// Open connections from one address. Those from this machine are not counted: proxies and whole fleets of tests come
+/// from there.
+pub const CONNECTIONS_PER_ADDRESS: usize = 4096;
 /// After an accept that failed (no descriptors left) wait this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -45,11 +50,17 @@ impl Default for Keepalive {
 pub struct Listener {
     socket: TcpListener,
     tls: Option<TlsSettings>,
+    connections_per_address: usize,
 }
 
 impl Listener {
     pub async fn bind(address: &str, tls: Option<TlsSettings>) -> io::Result<Listener> {
-        Ok(Listener { socket: TcpListener::bind(address).await?, tls })
+        let socket = TcpListener::bind(address).await?;
+        Ok(Listener { socket, tls, connections_per_address: CONNECTIONS_PER_ADDRESS })
+    }
+
+    pub fn with_connections_per_address(self, connections_per_address: usize) -> Listener {
+        Listener { connections_per_address, ..self }
     }
 
     pub fn address(&self) -> io::Result<SocketAddr> {
@@ -68,7 +79,8 @@ impl Listener {
         serve: impl Fn(Connection) + Clone + Send + 'static,
         stop: impl Future<Output = ()>,
     ) {
-        let handshakes = Arc::new(Semaphore::new(HANDSHAKES));
+        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+        let open = Allowance::new(self.connections_per_address);
         tokio::pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -83,22 +95,53 @@ impl Listener {
                     continue;
                 }
             };
-            prepare(&stream, keepalive);
-            let Some(tls) = self.tls.clone() else {
-                serve(Connection::new(Stream::Plain(stream), remote));
+            let Some(place) = Place::take(&open, remote) else {
+                tracing::debug!(%remote, "too many connections from this address: this one is closed");
                 continue;
             };
-            let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else { return };
+            prepare(&stream, keepalive);
+            let Some(tls) = self.tls.clone() else {
+                serve(Connection::new(Stream::Plain(stream), remote, place));
+                continue;
+            };
+            let Ok(permit) = Arc::clone(&handshakes).try_acquire_owned() else {
+                tracing::debug!(%remote, "too many TLS handshakes at once: this one is closed");
+                continue;
+            };
             let serve = serve.clone();
             tokio::spawn(async move {
-                match tokio::time::timeout(HANDSHAKE_LIMIT, tls.acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => serve(Connection::new(Stream::Tls(Box::new(stream)), remote)),
+                match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake(&tls, stream)).await {
+                    Ok(Ok(stream)) => serve(Connection::new(Stream::Tls(Box::new(stream)), remote, place)),
                     Ok(Err(error)) => tracing::debug!(%remote, %error, "TLS handshake failed"),
                     Err(_) => tracing::debug!(%remote, "TLS handshake took too long"),
                 }
                 drop(permit);
             });
         }
+    }
+}
+
+async fn handshake(tls: &TlsSettings, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    stream.readable().await?;
+    tls.acceptor.accept(stream).await
+}
+
+/// Counts a connection as long as it is open.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    // After the permit: it is forgotten with the last of them.
+    _share: Share<Source>,
+}
+
+impl Place {
+    /// `Some(None)` for those that are not counted.
+    fn take(open: &Arc<Allowance<Source>>, remote: SocketAddr) -> Option<Option<Place>> {
+        if remote.ip().to_canonical().is_loopback() {
+            return Some(None);
+        }
+        let share = open.share(Source::from(remote.ip()));
+        let permit = Arc::clone(&share.permits).try_acquire_owned().ok()?;
+        Some(Some(Place { _permit: permit, _share: share }))
     }
 }
 
@@ -123,6 +166,7 @@ fn prepare(stream: &TcpStream, keepalive: Keepalive) {
 /// A connection, and the line that its calls know it by.
 pub struct Connection {
     stream: Stream,
+    _place: Option<Place>,
     pub remote: SocketAddr,
     pub line: Line,
 }
@@ -134,8 +178,8 @@ enum Stream {
 }
 
 impl Connection {
-    fn new(stream: Stream, remote: SocketAddr) -> Connection {
-        Connection { stream, remote, line: Line(Arc::new(watch::Sender::new(()))) }
+    fn new(stream: Stream, remote: SocketAddr, place: Option<Place>) -> Connection {
+        Connection { stream, _place: place, remote, line: Line(Arc::new(watch::Sender::new(()))) }
     }
 }
 
@@ -221,5 +265,23 @@ impl AsyncWrite for Connection {
             Stream::Plain(stream) => stream.is_write_vectored(),
             Stream::Tls(stream) => stream.is_write_vectored(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_by_address_and_loopback_is_not() {
+        let open = Allowance::new(2);
+        let take = |address: &str| Place::take(&open, address.parse().unwrap());
+        let (first, second) = (take("192.0.2.1:1"), take("192.0.2.1:2"));
+        assert!(first.is_some() && second.is_some() && take("192.0.2.1:3").is_none());
+        assert!(take("192.0.2.2:1").is_some(), "another address");
+        drop(first);
+        assert!(take("192.0.2.1:3").is_some(), "one was closed");
+        let local: Vec<_> = (1..100).map(|port| take(&format!("127.0.0.1:{port}"))).collect();
+        assert!(local.iter().all(Option::is_some));
     }
 }

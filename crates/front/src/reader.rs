@@ -1,14 +1,26 @@
 //! The one message that a call brings, read piece by piece: an object may be larger than memory.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
+use tokio::time::Instant;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_wire::footprint::{Shaped, footprint};
 
 /// A peer that sends nothing for this long in the middle of a message is given up: it holds a place that others need.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A message must be here whole after `PATIENCE`, and a second more for each of so many bytes: the slowest links of
+/// nodes have 256 kbit/s.
+const MIN_BYTES_PER_S: u64 = 32 << 10;
+
+/// Messages up to this size are decoded unseen.
+const UNSEEN_BYTES: usize = 4 << 10;
+/// Of a larger one, the decoded form may take so many times its bytes, and this much more.
+const MAX_DECODED_RATIO: u64 = 3;
+const DECODED_BYTES: u64 = 4 << 20;
 
 /// A gRPC message starts with a flag byte and four bytes of length.
 const GRPC_PREFIX_BYTES: u64 = 5;
@@ -17,30 +29,79 @@ pub fn malformed(what: &'static str) -> Refusal {
     Refusal::new(Kind::Invalid, what)
 }
 
+/// Decodes a message, unless its decoded form would take far more memory than its bytes.
+pub fn decode<M: prost::Message + Default + Shaped>(message: Bytes) -> Result<M, Refusal> {
+    let unreadable = || malformed("the message cannot be read");
+    if message.len() > UNSEEN_BYTES {
+        let limit = message.len() as u64 * MAX_DECODED_RATIO + DECODED_BYTES;
+        if footprint::<M>(&message, limit).map_err(|_| unreadable())? > limit {
+            let text = format!("a message of {} bytes has too many parts for its size", message.len());
+            return Err(Refusal::new(Kind::TooLarge, text));
+        }
+    }
+    M::decode(message).map_err(|_| unreadable())
+}
+
 /// A message on its way in.
 pub struct MessageReader {
-    body: Incoming,
+    body: Source,
     current: Bytes,
     /// Bytes of the message that were not handed out yet.
     left: u64,
+    deadline: Instant,
+}
+
+enum Source {
+    Body(Incoming),
+    Pieces(VecDeque<Bytes>),
+}
+
+impl Source {
+    /// The next bytes, maybe none; `None`: there are no more.
+    async fn next(&mut self) -> Option<Result<Bytes, hyper::Error>> {
+        match self {
+            Source::Body(body) => Some(body.frame().await?.map(|frame| frame.into_data().unwrap_or_default())),
+            Source::Pieces(pieces) => pieces.pop_front().map(Ok),
+        }
+    }
+}
+
+fn deadline(message_bytes: u64) -> Instant {
+    Instant::now() + PATIENCE + Duration::from_secs(message_bytes / MIN_BYTES_PER_S)
 }
 
 impl MessageReader {
     /// The message of a gRPC call.
     pub async fn grpc(body: Incoming) -> Result<MessageReader, Refusal> {
-        let mut reader = MessageReader { body, current: Bytes::new(), left: GRPC_PREFIX_BYTES };
+        MessageReader::prefixed(Source::Body(body)).await
+    }
+
+    /// The message of a gRPC call whose bytes are here, in these pieces.
+    pub async fn grpc_pieces(pieces: impl IntoIterator<Item = Bytes>) -> Result<MessageReader, Refusal> {
+        MessageReader::prefixed(Source::Pieces(pieces.into_iter().collect())).await
+    }
+
+    async fn prefixed(body: Source) -> Result<MessageReader, Refusal> {
+        let mut reader =
+            MessageReader { body, current: Bytes::new(), left: GRPC_PREFIX_BYTES, deadline: deadline(0) };
         let prefix = reader.bytes(GRPC_PREFIX_BYTES).await?;
         if prefix[0] != 0 {
             return Err(Refusal::new(Kind::Unimplemented, "compressed messages are not supported"));
         }
         reader.left = u64::from(u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]));
+        reader.deadline = deadline(reader.left);
         Ok(reader)
     }
 
     /// The message of an HTTP call: its whole body. Its length must be known before it is read.
     pub fn http(body: Incoming) -> Result<MessageReader, Refusal> {
         let left = body.size_hint().exact().ok_or_else(|| malformed("the request needs a content-length"))?;
-        Ok(MessageReader { body, current: Bytes::new(), left })
+        Ok(MessageReader { body: Source::Body(body), current: Bytes::new(), left, deadline: deadline(left) })
+    }
+
+    /// Has all of it come within this time, whatever its size.
+    pub fn within(&mut self, limit: Duration) {
+        self.deadline = Instant::now() + limit;
     }
 
     /// Bytes that are still to come.
@@ -51,9 +112,10 @@ impl MessageReader {
     /// The next piece, at most `limit` bytes; never empty.
     pub async fn piece(&mut self, limit: u64) -> Result<Bytes, Refusal> {
         while self.current.is_empty() {
-            let next = tokio::time::timeout(PATIENCE, self.body.frame()).await;
-            match next.map_err(|_| malformed("the message stopped half-way"))? {
-                Some(Ok(frame)) => self.current = frame.into_data().unwrap_or_default(),
+            let until = self.deadline.min(Instant::now() + PATIENCE);
+            let next = tokio::time::timeout_at(until, self.body.next()).await;
+            match next.map_err(|_| malformed("the message came too slowly"))? {
+                Some(Ok(bytes)) => self.current = bytes,
                 Some(Err(_)) => return Err(Refusal::new(Kind::Transient, "the peer went away")),
                 None => return Err(malformed("the message is shorter than announced")),
             }
@@ -74,7 +136,8 @@ impl MessageReader {
         if first.len() as u64 == wanted {
             return Ok(first);
         }
-        let mut bytes = BytesMut::from(first);
+        let mut bytes = BytesMut::with_capacity(wanted as usize);
+        bytes.extend_from_slice(&first);
         while (bytes.len() as u64) < wanted {
             let piece = self.piece(wanted - bytes.len() as u64).await?;
             bytes.extend_from_slice(&piece);
@@ -88,8 +151,8 @@ impl MessageReader {
     }
 
     /// All of it, as the message that it is.
-    pub async fn message<M: prost::Message + Default>(&mut self) -> Result<M, Refusal> {
-        M::decode(self.whole().await?).map_err(|_| malformed("the message cannot be read"))
+    pub async fn message<M: prost::Message + Default + Shaped>(&mut self) -> Result<M, Refusal> {
+        decode(self.whole().await?)
     }
 
     pub async fn varint(&mut self) -> Result<u64, Refusal> {

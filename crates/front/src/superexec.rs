@@ -28,7 +28,11 @@ impl SuperexecSecret {
 
     /// Checks that a SuperExec signed this call lately, and that it comes for the first time.
     pub fn check(&self, headers: &HeaderMap, services: &[&str], rpc: &str, body: &[u8]) -> Result<(), Refusal> {
-        let no = |text: &'static str| Refusal::new(Kind::Unauthenticated, text);
+        self.check_headers(headers, services, rpc)?.check(body)
+    }
+
+    /// The same before the body is here: that it is the signed one is left to check.
+    pub fn check_headers(&self, headers: &HeaderMap, services: &[&str], rpc: &str) -> Result<SignedBody, Refusal> {
         let header = |name: &str| {
             headers.get(name).and_then(|value| value.to_str().ok()).ok_or_else(|| no("the SuperExec did not sign"))
         };
@@ -37,9 +41,6 @@ impl SuperexecSecret {
         let signed_at: Seconds = time.parse().map_err(|_| no("Invalid timestamp"))?;
         if !TIMESTAMP_WINDOW_S.contains(&(now() - signed_at)) {
             return Err(no("Invalid timestamp"));
-        }
-        if hash != hex(sha256(body).as_ref()) {
-            return Err(no("Invalid signature"));
         }
         let tag = unhex(signature).ok_or_else(|| no("Invalid signature"))?;
         let is_signed = |service: &&str| {
@@ -53,8 +54,25 @@ impl SuperexecSecret {
             return Err(no("the call was sent before"));
         }
         self.seen.insert(nonce.to_owned(), ());
-        Ok(())
+        Ok(SignedBody { sha256: hash.to_owned() })
     }
+}
+
+/// The body that goes with signed headers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignedBody {
+    /// In hexadecimal digits.
+    sha256: String,
+}
+
+impl SignedBody {
+    pub fn check(&self, body: &[u8]) -> Result<(), Refusal> {
+        if self.sha256 == hex(sha256(body).as_ref()) { Ok(()) } else { Err(no("Invalid signature")) }
+    }
+}
+
+fn no(text: &'static str) -> Refusal {
+    Refusal::new(Kind::Unauthenticated, text)
 }
 
 fn sha256(bytes: &[u8]) -> aws_lc_rs::digest::Digest {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_rustls::TlsAcceptor;
@@ -31,8 +31,15 @@ pub struct TlsSettings {
     pub(crate) acceptor: TlsAcceptor,
     served: Served,
     reload: Arc<Mutex<Reload>>,
-    /// End of the certificate in use, in seconds since 1970.
-    expires_at: Arc<Mutex<i64>>,
+    /// Of the certificate in use.
+    leaf: Arc<Mutex<Leaf>>,
+}
+
+#[derive(Default)]
+struct Leaf {
+    /// In seconds since 1970.
+    expires_at: i64,
+    names: Vec<String>,
 }
 
 impl TlsSettings {
@@ -50,7 +57,7 @@ impl TlsSettings {
             acceptor: TlsAcceptor::from(Arc::new(config)),
             served,
             reload: Arc::new(Mutex::new(reload)),
-            expires_at: Arc::default(),
+            leaf: Arc::default(),
         };
         settings.note(&checked);
         Ok(settings)
@@ -76,12 +83,25 @@ impl TlsSettings {
         for warning in &checked.warnings {
             tracing::warn!("{warning}");
         }
-        *self.expires_at.lock().expect("no holder panics") = checked.leaf.not_after;
+        *self.leaf() = Leaf { expires_at: checked.leaf.not_after, names: checked.leaf.names.clone() };
+    }
+
+    fn leaf(&self) -> MutexGuard<'_, Leaf> {
+        self.leaf.lock().expect("no holder panics")
+    }
+
+    /// Whether the certificate in use has this name, in lower case.
+    pub fn covers(&self, name: &str) -> bool {
+        let is = |pattern: &String| match (pattern.strip_prefix("*."), name.split_once('.')) {
+            (Some(domain), Some((_, rest))) => rest.eq_ignore_ascii_case(domain),
+            _ => name.eq_ignore_ascii_case(pattern),
+        };
+        self.leaf().names.iter().any(is)
     }
 
     /// End of the certificate in use, in seconds since 1970.
     pub fn expires_at(&self) -> i64 {
-        *self.expires_at.lock().expect("no holder panics")
+        self.leaf().expires_at
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Names and addresses by which clients reach this SuperLink; the certificate must cover them.
     pub endpoints: Vec<String>,
+    /// Further names under which HTTP requests are answered, beside `endpoints` and those of the certificate.
+    pub allowed_hosts: Vec<String>,
     /// Control calls need the token of an account.
     pub accounts: bool,
     /// Who starts ServerApps.
@@ -105,7 +107,7 @@ pub struct Limits {
     pub message_bytes: usize,
     /// The largest single object accepted.
     pub object_bytes: u64,
-    /// Bytes of request bodies held in memory at once, over all peers.
+    /// Bytes of request bodies held in memory at once, over all peers; one peer gets a part of it.
     pub buffered_bytes: usize,
     /// Bytes of object content kept in memory because they were used lately.
     pub object_cache_bytes: u64,
@@ -113,6 +115,8 @@ pub struct Limits {
     pub requests_in_flight: usize,
     /// Requests one connection may have open at once.
     pub requests_per_connection: u32,
+    /// Connections that one address may have open at once, on each port. Those from this machine are not counted.
+    pub connections_per_address: usize,
     /// How long a node's pull is held open when there is nothing for it.
     pub hold_node_pull: Duration,
     /// The same over HTTP, where clients give up after 30 s.
@@ -132,6 +136,7 @@ impl Default for Limits {
             object_cache_bytes: 64 << 20,
             requests_in_flight: 4096,
             requests_per_connection: 128,
+            connections_per_address: trellis_front::listen::CONNECTIONS_PER_ADDRESS,
             hold_node_pull: Duration::from_secs(120),
             hold_node_pull_http: Duration::from_secs(25),
             hold_app_pull: Duration::from_secs(20),

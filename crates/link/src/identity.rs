@@ -7,7 +7,7 @@ use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
 use base64::Engine;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use quick_cache::sync::Cache;
 use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -70,10 +70,19 @@ impl Default for Identities {
     }
 }
 
-impl Identities {
-    /// The key that signed a call at about `now`.
-    pub fn signer(&self, headers: &HeaderMap, now: Seconds) -> Result<Bytes, Refusal> {
-        let no = |text: &'static str| Refusal::new(Kind::Unauthenticated, text);
+fn no(text: &'static str) -> Refusal {
+    Refusal::new(Kind::Unauthenticated, text)
+}
+
+/// A signature as a call shows it, not checked yet.
+pub struct Signature {
+    pub key: Bytes,
+    signature: Bytes,
+    timestamp: HeaderValue,
+}
+
+impl Signature {
+    pub fn of(headers: &HeaderMap) -> Result<Signature, Refusal> {
         let missing = || no("Missing authentication metadata");
         let binary = |grpc: &str, http: &str| {
             let value = headers.get(grpc).or_else(|| headers.get(http)).ok_or_else(missing)?;
@@ -81,16 +90,23 @@ impl Identities {
         };
         let key = binary("flwr-public-key-bin", "flwr-public-key")?;
         let signature = binary("flwr-signature-bin", "flwr-signature")?;
-        let timestamp = headers.get("flwr-timestamp").ok_or_else(missing)?;
-        let known = self.parse(&key).ok_or_else(|| no("Invalid signature"))?;
-        if !known.has_signed(timestamp.as_bytes(), &signature) {
+        let timestamp = headers.get("flwr-timestamp").ok_or_else(missing)?.clone();
+        Ok(Signature { key, signature, timestamp })
+    }
+}
+
+impl Identities {
+    /// Checks that the key signed the call at about `now`.
+    pub fn verify(&self, shown: &Signature, now: Seconds) -> Result<(), Refusal> {
+        let known = self.parse(&shown.key).ok_or_else(|| no("Invalid signature"))?;
+        if !known.has_signed(shown.timestamp.as_bytes(), &shown.signature) {
             return Err(no("Invalid signature"));
         }
-        let signed_at = timestamp.to_str().ok().and_then(parse_time).ok_or_else(|| no("Invalid timestamp"))?;
+        let signed_at = shown.timestamp.to_str().ok().and_then(parse_time).ok_or_else(|| no("Invalid timestamp"))?;
         if !TIMESTAMP_WINDOW_S.contains(&(now - signed_at)) {
             return Err(no("Invalid timestamp"));
         }
-        Ok(key)
+        Ok(())
     }
 
     fn parse(&self, pem: &Bytes) -> Option<Arc<Known>> {
@@ -153,10 +169,8 @@ mod tests {
         let noon = parse_time(NOON).unwrap();
         let identities = Identities::default();
         let signer = |timestamp: &str, signature: &[u8], now: Seconds| {
-            identities
-                .signer(&headers(&pem, timestamp, signature), now)
-                .map(drop)
-                .map_err(|refusal| refusal.to_string())
+            let shown = Signature::of(&headers(&pem, timestamp, signature)).unwrap();
+            identities.verify(&shown, now).map_err(|refusal| refusal.to_string())
         };
         let invalid = Err("Invalid signature".to_owned());
         for _ in 0..2 {

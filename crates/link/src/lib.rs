@@ -31,6 +31,12 @@ pub mod calls {
     pub use trellis_front::Transport;
 }
 
+/// What is read of a request before its sender is known, for those who feed it garbage.
+pub mod decoders {
+    pub use crate::dialect::Client;
+    pub use crate::identity::{Identities, Signature, decode_key};
+}
+
 pub use first_account::chosen_token;
 pub use launch::interpreter_of;
 pub use serve::{Addresses, ServeError, StateVerdict, SuperLink, check_state, serve};

@@ -15,7 +15,7 @@ use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
 use trellis_core::upkeep::recover;
 use trellis_front::listen::local;
-use trellis_front::{Listener, SuperexecSecret, TlsError, TlsSettings};
+use trellis_front::{Hosts, Listener, SuperexecSecret, TlsError, TlsSettings};
 use trellis_pki::{Endpoint, Files};
 use trellis_sandbox::Sandbox;
 use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
@@ -127,6 +127,7 @@ impl SuperLink {
             None => None,
         };
         let secret = config.superexec_secret.as_deref().map(read_secret).transpose()?;
+        let hosts = Hosts::new(allowed_hosts(&config)?, tls.clone());
         let ports = Ports::bind(&config, tls.clone()).await?;
         let addresses = ports.addresses()?;
 
@@ -159,7 +160,7 @@ impl SuperLink {
 
         first_account::ensure(&link, config.admin_token.as_deref()).await?;
         survey::resume(&link).map_err(ServeError::Recovery)?;
-        let servers = ports.serve(&link, config.keepalive, addresses.http.port());
+        let servers = ports.serve(&link, hosts, config.keepalive, addresses.http.port());
         if programs.are_any() {
             let address = local(addresses.serverappio).to_string();
             let launcher = Launcher::new(Arc::clone(&link), programs, address).map_err(ServeError::Outputs)?;
@@ -217,12 +218,21 @@ fn endpoints(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
     let listening = [&config.control_address, &config.fleet_address, &config.http_address];
     let named: Vec<&String> =
         if config.endpoints.is_empty() { listening.to_vec() } else { config.endpoints.iter().collect() };
-    let parsed = named
-        .into_iter()
-        .map(|name| Endpoint::parse(name).map_err(|why| ServeError::Endpoint { endpoint: name.clone(), why }));
-    let mut endpoints = parsed.collect::<Result<Vec<_>, _>>()?;
+    let mut endpoints = parsed(named)?;
     endpoints.retain(|endpoint| !endpoint.is_wildcard());
     Ok(endpoints)
+}
+
+/// The names under which HTTP requests are answered, beside those of the certificate.
+fn allowed_hosts(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
+    let listening = [&config.control_address, &config.fleet_address, &config.http_address];
+    parsed(config.endpoints.iter().chain(&config.allowed_hosts).chain(listening))
+}
+
+fn parsed<'a>(names: impl IntoIterator<Item = &'a String>) -> Result<Vec<Endpoint>, ServeError> {
+    let parse =
+        |name: &String| Endpoint::parse(name).map_err(|why| ServeError::Endpoint { endpoint: name.clone(), why });
+    names.into_iter().map(parse).collect()
 }
 
 /// Tells those who wait what became true, and notes the runs that ended and what else changed.
@@ -266,7 +276,9 @@ impl Ports {
     async fn bind(config: &Config, tls: Option<TlsSettings>) -> Result<Ports, ServeError> {
         let bind = async |api, address: &str, tls| {
             let bound = Listener::bind(address, tls).await;
-            bound.map_err(|source| ServeError::Bind { api, address: address.to_owned(), source })
+            bound
+                .map(|listener| listener.with_connections_per_address(config.limits.connections_per_address))
+                .map_err(|source| ServeError::Bind { api, address: address.to_owned(), source })
         };
         let mut served = Vec::new();
         for (port, address, tls) in [
@@ -305,8 +317,8 @@ impl Ports {
         })
     }
 
-    fn serve(self, link: &Arc<Link>, keepalive: Keepalive, http_port: u16) -> JoinSet<()> {
-        let front = Front::new(Arc::clone(link), keepalive, http_port);
+    fn serve(self, link: &Arc<Link>, hosts: Hosts, keepalive: Keepalive, http_port: u16) -> JoinSet<()> {
+        let front = Front::new(Arc::clone(link), hosts, keepalive, http_port);
         let mut servers = JoinSet::new();
         for (port, listener) in self.served {
             if let Ok(address) = listener.address() {

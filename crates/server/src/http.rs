@@ -8,7 +8,6 @@ mod events;
 mod fault;
 mod federations;
 mod guard;
-mod host;
 mod list;
 mod logs;
 mod openapi;
@@ -34,10 +33,10 @@ use axum::middleware::{Next, from_fn};
 use axum::routing::{MethodFilter, get, on};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use trellis_front::Hosts;
 
 use crate::platform::Platform;
 use access::Access;
-use host::Hosts;
 
 pub use serve::{Bound, ServeError, serve};
 
@@ -59,8 +58,9 @@ pub struct ServeSettings {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Open at once; more are closed as they come.
+    /// Open at once, and from one address; more are closed as they come. Those from this machine count for the first alone.
     pub connections: usize,
+    pub connections_per_address: usize,
     /// Requests for logs that wait for more; others are answered at once.
     pub held_requests: usize,
     /// Streams of events; more are refused.
@@ -71,7 +71,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: 1024, held_requests: 256, event_streams: 256, plans: 4 }
+        Limits { connections: 1024, connections_per_address: 256, held_requests: 256, event_streams: 256, plans: 4 }
     }
 }
 

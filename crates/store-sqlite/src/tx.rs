@@ -325,16 +325,21 @@ impl Tx for Change<'_> {
         actor: &str,
         subject: &str,
         detail: &str,
-    ) -> Result<(), Refusal> {
-        self.execute(
-            "INSERT INTO audit (at, event, actor, subject, detail) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![at, event.name(), actor, subject, detail],
-        )
+    ) -> Result<u64, Refusal> {
+        let mut statement =
+            self.prepare("INSERT INTO audit (at, event, actor, subject, detail) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let seq = statement.insert(params![at, event.name(), actor, subject, detail]).or_transient()?;
+        Ok(seq as u64)
     }
 
-    fn trim_audit(&mut self, keep: u64) -> Result<(), Refusal> {
+    fn trim_audit(&mut self, refused: bool, keep: u64) -> Result<(), Refusal> {
         let keep = i64::try_from(keep).unwrap_or(i64::MAX);
-        self.execute("DELETE FROM audit WHERE seq <= (SELECT max(seq) FROM audit) - ?1", [keep])
+        self.execute(
+            "DELETE FROM audit WHERE (event = ?1) = ?2 AND seq <= (
+                SELECT seq FROM audit WHERE (event = ?1) = ?2 ORDER BY seq DESC LIMIT 1 OFFSET ?3
+            )",
+            params![audit::Event::CallRefused.name(), refused, keep],
+        )
     }
 
     fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal> {

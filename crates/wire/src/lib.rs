@@ -11,5 +11,6 @@ pub mod proto {
 
 pub mod error_reply;
 pub mod fab;
+pub mod footprint;
 pub mod object;
 pub mod records;

@@ -128,7 +128,7 @@ fn objects(subject: &Subject<'_>) {
             content.as_ref().map_or(Ok(()), |content| tx.put_content(id(label), content))
         });
     }
-    keep(subject, |tx| tx.append_audit(NOW, audit::Event::Login, "", "", ""));
+    keep(subject, |tx| tx.append_audit(NOW, audit::Event::Login, "", "", "").map(drop));
     let want = Census { objects: 3, object_bytes: (1 << 40) + 5, audit_entries: 1, ..Census::default() };
     assert_eq!(count(subject, NOW), want);
     keep(subject, |tx| tx.delete_object(SCOPE, id("file")));

@@ -7,6 +7,7 @@ use trellis_core::Seconds;
 use trellis_core::access::{self, Pair};
 use trellis_core::account::{Account, NOBODY_ID, NOBODY_NAME, Permission, Role};
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_front::Source;
 use trellis_wire::proto::*;
 
 use super::{hex, random, sha256};
@@ -20,8 +21,9 @@ const LOGIN_PATIENCE_S: f64 = 600.0;
 const LOGIN_POLL_S: i64 = 2;
 /// After its tokens were handed out a login is remembered for this long: the answer may have been lost.
 const LOGIN_GRACE_S: f64 = 60.0;
-/// Logins that wait at once.
-const MAX_LOGINS: usize = 1000;
+/// Logins that wait at once: over all, and begun from one address.
+const MAX_LOGINS: usize = 10_000;
+const MAX_LOGINS_PER_SOURCE: usize = 50;
 
 /// The account that calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +110,7 @@ fn new_pair() -> (Tokens, Pair) {
 pub struct Logins(Mutex<HashMap<String, Login>>);
 
 struct Login {
+    source: Source,
     /// What the user shows to whoever approves.
     code: String,
     until: Seconds,
@@ -117,14 +120,15 @@ struct Login {
 }
 
 impl Logins {
-    fn begin(&self, now: Seconds) -> Result<(String, String), Refusal> {
+    fn begin(&self, source: Source, now: Seconds) -> Result<(String, String), Refusal> {
         let mut logins = self.0.lock().expect("no holder panics");
         logins.retain(|_, login| login.until > now);
-        if logins.len() >= MAX_LOGINS {
+        let of_source = logins.values().filter(|login| login.source == source).count();
+        if logins.len() >= MAX_LOGINS || of_source >= MAX_LOGINS_PER_SOURCE {
             return Err(Refusal::new(Kind::Transient, "too many logins wait for approval; try again later"));
         }
         let (device, code) = (hex(&random::<32>()), hex(&random::<5>()).to_uppercase());
-        let login = Login { code: code.clone(), until: now + LOGIN_PATIENCE_S, approved: None, tokens: None };
+        let login = Login { source, code: code.clone(), until: now + LOGIN_PATIENCE_S, approved: None, tokens: None };
         logins.insert(device.clone(), login);
         Ok((device, code))
     }
@@ -162,11 +166,11 @@ impl Logins {
 }
 
 /// Begins a login. `page` is where users approve it.
-pub fn get_login_details(link: &Link, page: &str) -> Result<GetLoginDetailsResponse, Refusal> {
+pub fn get_login_details(link: &Link, source: Source, page: &str) -> Result<GetLoginDetailsResponse, Refusal> {
     if !link.accounts {
         return Ok(GetLoginDetailsResponse { authn_type: "noop".to_owned(), ..Default::default() });
     }
-    let (device_code, code) = link.logins.begin(link.now())?;
+    let (device_code, code) = link.logins.begin(source, link.now())?;
     Ok(GetLoginDetailsResponse {
         authn_type: "oidc".to_owned(),
         device_code,
@@ -209,12 +213,18 @@ pub async fn refresh_auth_tokens(
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
+
+    fn at(last: u8) -> Source {
+        IpAddr::from([192, 0, 2, last]).into()
+    }
 
     #[test]
     fn a_login_is_approved_once_and_by_its_code() {
         let logins = Logins::default();
-        let (device, code) = logins.begin(0.0).unwrap();
+        let (device, code) = logins.begin(at(1), 0.0).unwrap();
         assert_eq!(logins.approved(&device, 1.0).unwrap().0, None, "not yet");
         assert!(logins.approve("0000000000", "a", 1.0).is_err(), "another code");
         logins.approve(&format!(" {} ", code.to_lowercase()), "a", 1.0).unwrap();
@@ -229,13 +239,14 @@ mod tests {
     #[test]
     fn a_login_runs_out_and_their_number_is_limited() {
         let logins = Logins::default();
-        let (device, code) = logins.begin(0.0).unwrap();
+        let (device, code) = logins.begin(at(1), 0.0).unwrap();
         assert!(logins.approve(&code, "a", LOGIN_PATIENCE_S).is_err());
         assert!(logins.approved(&device, LOGIN_PATIENCE_S).is_err());
-        for _ in 0..MAX_LOGINS {
-            logins.begin(LOGIN_PATIENCE_S).unwrap();
+        for _ in 0..MAX_LOGINS_PER_SOURCE {
+            logins.begin(at(1), LOGIN_PATIENCE_S).unwrap();
         }
-        assert_eq!(logins.begin(LOGIN_PATIENCE_S).unwrap_err().kind, Kind::Transient);
+        assert_eq!(logins.begin(at(1), LOGIN_PATIENCE_S).unwrap_err().kind, Kind::Transient);
+        assert!(logins.begin(at(2), LOGIN_PATIENCE_S).is_ok(), "others can still log in");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::trellis::{Nothing, node_id};
 use crate::clock::system_now;
 use crate::convert;
 use crate::dialect::Client;
+use crate::identity::Signature;
 use crate::link::Link;
 use crate::watch::{Departure, numbers, round_of};
 
@@ -30,41 +31,60 @@ const RECONNECT_S: u64 = 5;
 /// A held pull looks by itself this often: another SuperLink on the same store cannot wake it.
 const GLANCE: Duration = Duration::from_secs(30);
 
-/// Who calls: a key that has signed the call, and the dialect it speaks.
+/// Who calls: a key that has signed the call, the node whose it is, and the dialect it speaks.
 #[derive(Clone)]
 pub struct Caller {
     key: Bytes,
+    /// `None`: the key is of no node, or of one that was taken away.
+    node: Option<NodeId>,
     transport: Transport,
     client: String,
     remote: SocketAddr,
 }
 
 impl Caller {
-    /// Checks the signature.
-    pub fn verify(link: &Link, client: &Client, headers: &HeaderMap, remote: SocketAddr) -> Result<Caller, Refusal> {
-        let key = link.identities.signer(headers, system_now())?;
-        Ok(Caller { key, transport: client.transport, client: client.describe(headers), remote })
+    /// Checks the signature, of a member alone unless `strangers` may call. Whose key it is comes first: a stranger must
+    /// not cost us the check of a signature.
+    pub fn verify(
+        link: &Link,
+        client: &Client,
+        headers: &HeaderMap,
+        remote: SocketAddr,
+        strangers: bool,
+    ) -> Result<Caller, Refusal> {
+        let shown = Signature::of(headers)?;
+        let node = link.read(|view| fleet::member(view, &shown.key))?;
+        if node.is_none() && !strangers {
+            return Err(no_node());
+        }
+        link.identities.verify(&shown, system_now())?;
+        Ok(Caller { key: shown.key, node, transport: client.transport, client: client.describe(headers), remote })
     }
 
     pub fn key(&self) -> &Bytes {
         &self.key
     }
 
+    pub fn node(&self) -> Option<NodeId> {
+        self.node
+    }
+
     /// The caller speaks for this node.
-    pub fn is_node(&self, link: &Link, id: NodeId) -> Result<NodeId, Refusal> {
-        link.read(|view| self.is_node_in(view, id))
+    pub fn is_node(&self, id: NodeId) -> Result<NodeId, Refusal> {
+        if self.node == Some(id) { Ok(id) } else { Err(no_node()) }
     }
 
     fn is_node_in(&self, view: &(impl Read + ?Sized), id: NodeId) -> Result<NodeId, Refusal> {
-        if fleet::is_member(view, id, &self.key)? {
-            return Ok(id);
-        }
-        Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID"))
+        if fleet::is_member(view, id, &self.key)? { Ok(id) } else { Err(no_node()) }
     }
 
     fn has_key(&self, key: &[u8]) -> Result<(), Refusal> {
-        if self.key == key { Ok(()) } else { Err(Refusal::new(Kind::Unauthenticated, "Invalid node ID")) }
+        if self.key == key { Ok(()) } else { Err(no_node()) }
     }
+}
+
+fn no_node() -> Refusal {
+    Refusal::new(Kind::Unauthenticated, "Invalid node ID")
 }
 
 fn registered_elsewhere(what: &str) -> Refusal {
@@ -112,7 +132,7 @@ pub async fn deactivate_node(
     caller: &Caller,
     request: DeactivateNodeRequest,
 ) -> Result<DeactivateNodeResponse, Refusal> {
-    let (node, now) = (caller.is_node(link, NodeId(request.node_id))?, link.now());
+    let (node, now) = (caller.is_node(NodeId(request.node_id))?, link.now());
     link.write(move |tx| fleet::deactivate(tx, node, now)).await?;
     link.draining.set(node, false);
     link.watch.node_left(node, Departure::Deactivated);
@@ -124,7 +144,7 @@ pub async fn unregister_node(
     caller: &Caller,
     request: UnregisterNodeFleetRequest,
 ) -> Result<UnregisterNodeFleetResponse, Refusal> {
-    let (node, now) = (caller.is_node(link, NodeId(request.node_id))?, link.now());
+    let (node, now) = (caller.is_node(NodeId(request.node_id))?, link.now());
     if link.supernode_auth {
         return Err(registered_elsewhere("unregistered"));
     }
@@ -161,7 +181,7 @@ pub struct Description {
 }
 
 pub async fn describe_node(link: &Link, caller: &Caller, said: Description) -> Result<Nothing, Refusal> {
-    let node = caller.is_node(link, node_id(&said.node_id)?)?;
+    let node = caller.is_node(node_id(&said.node_id)?)?;
     if let Some(name) = said.name {
         let (caller, owned) = (caller.clone(), link.supernode_auth);
         let rename = move |tx: &mut dyn Tx| {
@@ -185,7 +205,7 @@ pub async fn pull_messages(
     caller: &Caller,
     request: PullMessagesRequest,
 ) -> Result<PullMessagesResponse, Refusal> {
-    let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let node = caller.is_node(convert::node_id(request.node.as_ref()))?;
     let hold = match caller.transport {
         Transport::Grpc => link.limits.hold_node_pull,
         Transport::Http => link.limits.hold_node_pull_http,
@@ -223,7 +243,7 @@ pub async fn push_messages(
     caller: &Caller,
     request: PushMessagesRequest,
 ) -> Result<PushMessagesResponse, Refusal> {
-    let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let node = caller.is_node(convert::node_id(request.node.as_ref()))?;
     let received = prost::Message::encoded_len(&request) as u64;
     let replies = incoming_replies(&request)?;
     let run = replies[0].envelope.run;
@@ -279,13 +299,13 @@ fn incoming_replies(request: &PushMessagesRequest) -> Result<Vec<NewReply>, Refu
 }
 
 pub async fn get_run(link: &Link, caller: &Caller, request: GetRunRequest) -> Result<GetRunResponse, Refusal> {
-    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    caller.is_node(convert::node_id(request.node.as_ref()))?;
     let run = link.read(|view| fleet::running(view, RunId(request.run_id)))?;
     Ok(GetRunResponse { run: Some(convert::run_out(&run, Default::default())) })
 }
 
 pub async fn get_fab(link: &Link, caller: &Caller, request: GetFabRequest) -> Result<GetFabResponse, Refusal> {
-    caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    caller.is_node(convert::node_id(request.node.as_ref()))?;
     let fab = link.read(|view| {
         let run = fleet::running(view, RunId(request.run_id))?;
         if run.fab_hash != request.hash_str {
@@ -305,7 +325,7 @@ pub async fn confirm_message_received(
     caller: &Caller,
     request: ConfirmMessageReceivedRequest,
 ) -> Result<ConfirmMessageReceivedResponse, Refusal> {
-    let node = caller.is_node(link, convert::node_id(request.node.as_ref()))?;
+    let node = caller.is_node(convert::node_id(request.node.as_ref()))?;
     let (run, id) = (RunId(request.run_id), convert::object_id(&request.message_object_id)?);
     link.read(|view| fleet::running(view, run))?;
     link.write_unheard(move |tx| fleet::confirm(tx, node, run, id));

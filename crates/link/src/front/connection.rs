@@ -11,12 +11,16 @@ use trellis_core::access::Rejected;
 use trellis_core::audit::RefusedCall;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::refusal::code_name;
-use trellis_front::{Answer, Line, Listener, MessageReader, Payload, Peer, Service, Transport, grpc, http as plain};
+use trellis_front::{
+    Answer, Foreign, Hosts, Line, Listener, MessageReader, Payload, Peer, Service, Source, Transport, grpc,
+    http as plain,
+};
 
-use super::call::{ACCESS_TOKEN, Call, REFRESH_TOKEN, Shown};
-use super::door::Door;
+use super::call::{Call, Shown};
+use super::door::{Door, Place, STRANGER_TIMEOUT};
 use super::refusal;
 use super::rpc::{self, Access, Api, Rpc};
+use super::sender::{ACCESS_TOKEN, Head, REFRESH_TOKEN};
 use crate::api::account::Tokens;
 use crate::config::Keepalive;
 use crate::dialect::{Client, NEWEST, OLDEST};
@@ -85,12 +89,15 @@ fn is_about_identity(rpc: &Rpc, kind: Kind) -> bool {
 /// Whether the body is of the kind that the call wants.
 fn has_right_type(api: Api, headers: &HeaderMap) -> bool {
     match api {
-        Api::Trellis => {
-            let kind = headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
-            kind.is_empty() || kind.starts_with(b"application/json")
-        }
+        // Always: a page of elsewhere can send any other type, or none, without asking.
+        Api::Trellis => plain::has_type(headers, "application/json"),
         _ => plain::is_protobuf(headers),
     }
+}
+
+/// Load balancers ask for it under any name, and it tells nothing.
+fn is_health<B>(request: &Request<B>) -> Option<()> {
+    (request.method() == Method::GET && request.uri().path() == "/health").then_some(())
 }
 
 /// An answer over HTTP.
@@ -140,13 +147,14 @@ struct From {
 pub struct Front {
     pub(super) link: Arc<Link>,
     door: Door,
+    hosts: Hosts,
     keepalive: Keepalive,
     http_port: u16,
 }
 
 impl Front {
-    pub fn new(link: Arc<Link>, keepalive: Keepalive, http_port: u16) -> Front {
-        Front { door: Door::new(&link.limits), link, keepalive, http_port }
+    pub fn new(link: Arc<Link>, hosts: Hosts, keepalive: Keepalive, http_port: u16) -> Front {
+        Front { door: Door::new(&link.limits), link, hosts, keepalive, http_port }
     }
 
     /// Serves a port until the waiting room closes, and its connections until their calls are answered.
@@ -162,6 +170,9 @@ impl Front {
         line: Line,
         request: Request<Incoming>,
     ) -> Response<Payload> {
+        if let Err(foreign) = self.hosts.check(&request).or_else(|foreign| is_health(&request).ok_or(foreign)) {
+            return self.foreign(remote, &foreign);
+        }
         let transport = Transport::of(request.headers());
         let Some((method, rpc)) = rpc::find(transport, request.uri().path()).filter(|(_, rpc)| port.serves(rpc)) else {
             return match transport {
@@ -184,17 +195,9 @@ impl Front {
         let answer = self.call(rpc, from, request).await;
         drop(held);
         if let Err(refusal) = &answer {
-            trellis_front::refusal::log(refusal, method, is_about_identity(rpc, refusal.kind));
             let reason = if client.check().is_err() { Reason::TooOld } else { refusal::reason(refusal) };
             self.link.watch.metrics.call_refused(reason);
-            if is_about_identity(rpc, refusal.kind) {
-                let reason = Rejected::of(refusal).map_or_else(|| refusal.text.to_string(), |why| why.to_string());
-                let peer = remote.ip().to_string();
-                refusals::note(
-                    &self.link,
-                    RefusedCall { identity: shown.describe(), peer, call: method.into(), reason, unwritten: 0 },
-                );
-            }
+            self.refused(rpc, method, remote, &shown, refusal);
         }
         let seen = metrics::Call {
             api: rpc.api.label(),
@@ -216,9 +219,9 @@ impl Front {
         response
     }
 
+    /// Finds out who sends the call, and only then reads it.
     async fn call(&self, rpc: &'static Rpc, from: From, request: Request<Incoming>) -> Result<Answer, Refusal> {
         let From { client, port, remote, line, renewed } = from;
-        let _place = self.door.enter(rpc)?;
         let (parts, body) = request.into_parts();
         if let Err(refusal) = client.check() {
             self.link.say_once(format!("{} {client:?}", remote.ip()), || {
@@ -226,15 +229,67 @@ impl Front {
             });
             return Err(refusal);
         }
-        let body = match client.transport {
+        let headers = parts.headers;
+        let head = Head {
+            link: &self.link,
+            rpc,
+            client: &client,
+            headers: &headers,
+            port,
+            remote,
+            line: &line,
+            renewed: &renewed,
+        };
+        let (sender, source) = (head.sender().await?, Source::from(remote.ip()));
+        let identity = sender.identity(source);
+        let _place = match identity {
+            Some(_) => self.door.enter(rpc)?,
+            None => self.door.enter_stranger(source).await?,
+        };
+        let mut body = match client.transport {
             Transport::Grpc => MessageReader::grpc(body).await?,
             Transport::Http => MessageReader::http(body)?,
         };
-        let _room = self.door.room(rpc, body.left()).await?;
+        self.door.check_size(rpc, identity.is_some(), body.left())?;
+        let _room = match identity {
+            Some(identity) => self.door.room(rpc, identity, source, body.left()).await?,
+            None => {
+                body.within(STRANGER_TIMEOUT);
+                Place::default()
+            }
+        };
         let link = Arc::clone(&self.link);
         let authority = parts.uri.authority().map(|authority| authority.as_str().to_owned());
-        let (headers, http_port) = (parts.headers, self.http_port);
-        (rpc.handle)(Call { link, rpc, client, headers, port, remote, line, body, authority, http_port, renewed }).await
+        let http_port = self.http_port;
+        let call = Call { link, rpc, client, headers, port, remote, line, sender, body, authority, http_port, renewed };
+        (rpc.handle)(call).await
+    }
+
+    /// Tells of a refused call, in the log and, if it was refused for who sent it, in the audit log; of a flood of them
+    /// from one address only now and then.
+    fn refused(&self, rpc: &Rpc, method: &str, remote: SocketAddr, shown: &Shown, refusal: &Refusal) {
+        let (source, is_about_identity) = (Source::from(remote.ip()), is_about_identity(rpc, refusal.kind));
+        if let Some(unlogged) = self.link.refused.may_log(source, self.link.now()) {
+            trellis_front::refusal::log(refusal, method, is_about_identity);
+            if unlogged > 0 {
+                tracing::warn!(%remote, unlogged, "more calls from this address were refused");
+            }
+        }
+        if is_about_identity {
+            let reason = Rejected::of(refusal).map_or_else(|| refusal.text.to_string(), |why| why.to_string());
+            let (identity, peer) = (shown.describe(), remote.ip().to_string());
+            let call = RefusedCall { identity, peer, call: method.into(), reason, unwritten: 0 };
+            refusals::note(&self.link, source, call);
+        }
+    }
+
+    /// A request under a name that is not ours, or from a page of elsewhere.
+    fn foreign(&self, remote: SocketAddr, foreign: &Foreign) -> Response<Payload> {
+        self.link.say_once(format!("{} {foreign:?}", remote.ip()), || {
+            tracing::warn!(%remote, "request refused: {foreign} (--allowed-host adds names)");
+        });
+        self.link.watch.metrics.call_refused(Reason::Denied);
+        plain::error(foreign.status(), 0, &foreign.to_string())
     }
 
     /// A call that is not served, probably of a peer that is too old, too new or configured for something else.

@@ -22,9 +22,9 @@ pub(super) enum Peer {
 
 impl Peer {
     /// Whose objects these are, of the run and the node that the message names.
-    fn scope(&self, link: &Link, run: u64, node: NodeId) -> Result<Scope, Refusal> {
+    fn scope(&self, run: u64, node: NodeId) -> Result<Scope, Refusal> {
         match self {
-            Peer::Node(caller) => Ok(Scope { run: RunId(run), sender: caller.is_node(link, node)? }),
+            Peer::Node(caller) => Ok(Scope { run: RunId(run), sender: caller.is_node(node)? }),
             Peer::App(app) => app::check_sender(node).map(|()| Scope::of_app(app.run(run))),
         }
     }
@@ -39,7 +39,7 @@ impl Peer {
 /// Takes an object.
 pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let mut pushed = PushedObject::read(message).await?;
-    let scope = peer.scope(link, pushed.run, NodeId(pushed.node))?;
+    let scope = peer.scope(pushed.run, NodeId(pushed.node))?;
     let (run, id) = (scope.run, pushed.id()?);
 
     let mut admission = objects::admit(link, scope, id)?;
@@ -64,7 +64,7 @@ pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Res
 /// Hands out an object.
 pub(super) async fn pull(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let request = read_pull(message).await?;
-    let scope = peer.scope(link, request.run_id, convert::node_id(request.node.as_ref()))?;
+    let scope = peer.scope(request.run_id, convert::node_id(request.node.as_ref()))?;
     let outgoing = objects::fetch(link, scope, convert::object_id(&request.object_id)?).await?;
     peer.note_traffic(link, scope.run, outgoing.len_bytes(), 0);
     Ok(match outgoing {

@@ -16,7 +16,7 @@ use crate::watch::{metrics, survey};
 impl Front {
     pub(super) async fn page(&self, port: Port, remote: SocketAddr, request: Request<Incoming>) -> Response<Payload> {
         let read = matches!(*request.method(), Method::GET | Method::HEAD);
-        match request.uri().path() {
+        let mut response = match request.uri().path() {
             "/health" if read && port == Port::Http => self.health(),
             "/metrics" if read && port == Port::Metrics => self.metrics(),
             "/metrics" if read && port == Port::Http => match self.may_monitor(remote, request.headers()) {
@@ -28,7 +28,12 @@ impl Front {
                 let refusal = self.unknown(remote, path, request.headers());
                 plain::error(StatusCode::NOT_FOUND, 0, &refusal.text)
             }
+        };
+        if port == Port::Http && self.link.tls.is_some() {
+            let (name, value) = plain::HSTS;
+            response.headers_mut().insert(name, value);
         }
+        response
     }
 
     /// Monitors on this machine, and accounts.

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use tokio::sync::mpsc;
 use trellis_core::refusal::Refusal;
 use trellis_front::http::kebab;
-use trellis_front::{Answer, Rest, Transport, malformed};
+use trellis_front::{Answer, Rest, Transport};
 use trellis_wire::proto::{PushAppMessagesRequest, PushTaskMessagesRequest};
 
 use super::call::Call;
@@ -17,6 +17,10 @@ use crate::api::{account, app, changes, control, fleet, training, trellis};
 use crate::dialect::app::Instructions;
 use crate::watch::metrics as label;
 
+/// The largest message of a call that has nothing large to say.
+pub const SMALL_BYTES: u64 = 64 << 10;
+/// The largest announcement of a node's replies: ids of 400,000 objects.
+const ANNOUNCEMENT_BYTES: u64 = 32 << 20;
 /// Answers that a slow reader of a log may leave lying.
 const LOG_BACKLOG: usize = 4;
 
@@ -52,7 +56,7 @@ impl Api {
     }
 }
 
-/// What a sender must show. The handlers ask the call for it.
+/// What a sender must show, in the headers of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Nothing.
@@ -96,14 +100,17 @@ pub struct Rpc {
     pub held: bool,
     /// Its message is an object, and streamed.
     pub streams_in: bool,
-    /// The largest message, where it has a limit of its own.
-    pub message_bytes: Option<u64>,
+    /// The largest message; `u64::MAX`: as large as the configuration allows.
+    pub message_bytes: u64,
+    /// Keys that are not those of a node may send it, too.
+    pub for_strangers: bool,
     pub handle: fn(Call) -> Handling,
 }
 
 impl Rpc {
     const fn new(api: Api, name: &'static str, on: On, access: Access, handle: fn(Call) -> Handling) -> Rpc {
-        Rpc { api, name, on, access, held: false, streams_in: false, message_bytes: None, handle }
+        let (held, streams_in, message_bytes, for_strangers) = (false, false, SMALL_BYTES, false);
+        Rpc { api, name, on, access, held, streams_in, message_bytes, for_strangers, handle }
     }
 
     const fn held(mut self) -> Rpc {
@@ -117,7 +124,16 @@ impl Rpc {
     }
 
     const fn at_most(mut self, message_bytes: u64) -> Rpc {
-        self.message_bytes = Some(message_bytes);
+        self.message_bytes = message_bytes;
+        self
+    }
+
+    const fn large(self) -> Rpc {
+        self.at_most(u64::MAX)
+    }
+
+    const fn for_strangers(mut self) -> Rpc {
+        self.for_strangers = true;
         self
     }
 
@@ -155,7 +171,7 @@ pub fn find(transport: Transport, path: &str) -> Option<(&'static str, &'static 
     PATHS.get(&(transport, path)).copied()
 }
 
-/// A handler of the Fleet API: the signature is checked before the message is read.
+/// A handler of the Fleet API.
 macro_rules! fleet {
     ($handler:ident) => {
         |mut call| {
@@ -173,7 +189,7 @@ macro_rules! control {
     ($handler:ident) => {
         |mut call| {
             Box::pin(async move {
-                let who = call.account().await?;
+                let who = call.account()?;
                 let request = call.read().await?;
                 control::$handler(&call.link, &who, request).await.map(|response| Answer::message(&response))
             })
@@ -199,9 +215,7 @@ macro_rules! launcher {
     ($handler:ident) => {
         |mut call| {
             Box::pin(async move {
-                let body = call.body.whole().await?;
-                call.check_launcher(&body)?;
-                let request = prost::Message::decode(body).map_err(|_| malformed("the message cannot be read"))?;
+                let request = call.read_signed().await?;
                 app::$handler(&call.link, request).await.map(|response| Answer::message(&response))
             })
         }
@@ -277,7 +291,6 @@ fn watch_line(call: &Call, run: u64) {
 
 fn show_federation(mut call: Call) -> Handling {
     Box::pin(async move {
-        call.account().await?;
         let request = call.read().await?;
         let head = control::show_federation(&call.link, &call.client, request).await?;
         Ok(Answer::Message { head, rest: Rest::Nothing })
@@ -285,15 +298,12 @@ fn show_federation(mut call: Call) -> Handling {
 }
 
 fn list_federations(call: Call) -> Handling {
-    Box::pin(async move {
-        call.account().await?;
-        Ok(Answer::message(&control::list_federations(&call.client)))
-    })
+    Box::pin(async move { Ok(Answer::message(&control::list_federations(&call.client))) })
 }
 
 fn start_run(mut call: Call) -> Handling {
     Box::pin(async move {
-        let who = call.account().await?;
+        let who = call.account()?;
         let request = call.read().await?;
         let response = control::start_run(&call.link, &who, &call.client, request).await?;
         Ok(Answer::message(&response))
@@ -302,7 +312,7 @@ fn start_run(mut call: Call) -> Handling {
 
 fn get_login_details(call: Call) -> Handling {
     Box::pin(async move {
-        let details = account::get_login_details(&call.link, &call.login_page())?;
+        let details = account::get_login_details(&call.link, call.source(), &call.login_page())?;
         Ok(Answer::message(&details))
     })
 }
@@ -324,7 +334,7 @@ macro_rules! json {
     ($handler:ident) => {
         |mut call| {
             Box::pin(async move {
-                let who = call.account().await?;
+                let who = call.account()?;
                 let request = call.read_json().await?;
                 json(&trellis::$handler(&call.link, &who, request).await?)
             })
@@ -365,7 +375,7 @@ fn report_training(mut call: Call) -> Handling {
 
 fn run_history(mut call: Call) -> Handling {
     Box::pin(async move {
-        let who = call.account().await?;
+        let who = call.account()?;
         let request = call.read_json().await?;
         json(&training::run_history(&call.link, &who, request).await?)
     })
@@ -374,17 +384,15 @@ fn run_history(mut call: Call) -> Handling {
 /// Who waits is asked for its right again at the end: it may have been taken away meanwhile.
 fn watch(mut call: Call) -> Handling {
     Box::pin(async move {
-        call.account().await?;
-        let request = call.read_json().await?;
+        let (request, right) = (call.read_json().await?, call.lasting_right());
         let changed = changes::watch(&call.link, request).await?;
-        call.account().await?;
+        right.check(&call.link)?;
         json(&changed)
     })
 }
 
 fn stream_logs(mut call: Call) -> Handling {
     Box::pin(async move {
-        call.account().await?;
         let (link, right) = (call.link.clone(), call.lasting_right());
         let request = call.read().await?;
         control::log_exists(&link, &request)?;
@@ -409,7 +417,7 @@ use On::{Both, Grpc, Http};
 use trellis_core::account::Permission::{self, Administer, Run, View};
 
 pub static ALL: &[Rpc] = &[
-    Rpc::new(CONTROL, "StartRun", Both, Account(Run), start_run),
+    Rpc::new(CONTROL, "StartRun", Both, Account(Run), start_run).large(),
     Rpc::new(CONTROL, "StopRun", Both, Account(Run), control!(stop_run)),
     Rpc::new(CONTROL, "StreamLogs", Both, Account(View), stream_logs).held(),
     Rpc::new(CONTROL, "ListRuns", Both, Account(View), control!(list_runs)),
@@ -423,13 +431,13 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(CONTROL, "GetAuthTokens", Both, Open, open!(get_auth_tokens)),
     Rpc::new(CONTROL, "RefreshAuthTokens", Http, Open, open!(refresh_auth_tokens)),
     //
-    Rpc::new(FLEET, "RegisterNode", Both, Node, fleet!(register_node)),
-    Rpc::new(FLEET, "ActivateNode", Both, Node, fleet!(activate_node)),
+    Rpc::new(FLEET, "RegisterNode", Both, Node, fleet!(register_node)).for_strangers(),
+    Rpc::new(FLEET, "ActivateNode", Both, Node, fleet!(activate_node)).for_strangers(),
     Rpc::new(FLEET, "DeactivateNode", Both, Node, fleet!(deactivate_node)),
     Rpc::new(FLEET, "UnregisterNode", Both, Node, fleet!(unregister_node)),
     Rpc::new(FLEET, "SendNodeHeartbeat", Both, Node, fleet!(send_node_heartbeat)),
     Rpc::new(FLEET, "PullMessages", Both, Node, fleet!(pull_messages)).held(),
-    Rpc::new(FLEET, "PushMessages", Both, Node, fleet!(push_messages)),
+    Rpc::new(FLEET, "PushMessages", Both, Node, fleet!(push_messages)).at_most(ANNOUNCEMENT_BYTES),
     Rpc::new(FLEET, "GetRun", Both, Node, fleet!(get_run)),
     Rpc::new(FLEET, "GetFab", Both, Node, fleet!(get_fab)),
     Rpc::new(FLEET, "PushObject", Both, Node, push_object).streams_in(),
@@ -443,7 +451,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(APP, "AcquireTask", Both, Launcher, launcher!(acquire_task)).held(),
     // ServerApps up to 1.29.
     Rpc::new(APP, "PullAppInputs", Grpc, App, pull_app_inputs),
-    Rpc::new(APP, "PushAppOutputs", Grpc, App, app!(push_app_outputs)),
+    Rpc::new(APP, "PushAppOutputs", Grpc, App, app!(push_app_outputs)).large(),
     Rpc::new(APP, "SendAppHeartbeat", Grpc, App, app!(send_app_heartbeat)),
     Rpc::new(APP, "UpdateRunStatus", Grpc, App, app!(update_run_status)),
     Rpc::new(APP, "GetRun", Grpc, App, app!(get_run)),
@@ -451,13 +459,13 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(APP, "GetFab", Grpc, App, app!(get_fab)),
     // ServerApps from 1.30.
     Rpc::new(APP, "PullTaskInput", Both, App, pull_task_input),
-    Rpc::new(APP, "PushTaskOutput", Both, App, app!(push_task_output)),
+    Rpc::new(APP, "PushTaskOutput", Both, App, app!(push_task_output)).large(),
     Rpc::new(APP, "SendTaskHeartbeat", Both, App, app!(send_task_heartbeat)),
     // All ServerApps.
     Rpc::new(APP, "GetNodes", Both, App, app!(get_nodes)),
-    Rpc::new(APP, "PushMessages", Both, App, push_app_messages),
-    Rpc::new(APP, "PullMessages", Both, App, app!(pull_messages)).held(),
-    Rpc::new(APP, "PushLogs", Both, App, app!(push_logs)),
+    Rpc::new(APP, "PushMessages", Both, App, push_app_messages).large(),
+    Rpc::new(APP, "PullMessages", Both, App, app!(pull_messages)).held().large(),
+    Rpc::new(APP, "PushLogs", Both, App, app!(push_logs)).large(),
     Rpc::new(APP, "PushObject", Both, App, push_app_object).streams_in(),
     Rpc::new(APP, "PullObject", Both, App, pull_app_object),
     Rpc::new(APP, "ConfirmMessageReceived", Both, App, app!(confirm_message_received)),
@@ -465,7 +473,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ListNodes", Http, Account(View), json!(list_nodes)),
     Rpc::new(TRELLIS, "RevokeNode", Http, Account(Administer), json!(revoke_node)),
     Rpc::new(TRELLIS, "CreateJoinToken", Http, Account(Administer), json!(create_join_token)),
-    Rpc::new(TRELLIS, "Join", Http, Node, join),
+    Rpc::new(TRELLIS, "Join", Http, Node, join).for_strangers(),
     Rpc::new(TRELLIS, "DescribeNode", Http, Node, describe_node),
     Rpc::new(TRELLIS, "CreateAccount", Http, Account(Administer), json!(create_account)),
     Rpc::new(TRELLIS, "ListAccounts", Http, Account(Administer), json!(list_accounts)),

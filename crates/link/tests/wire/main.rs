@@ -1,6 +1,7 @@
 //! The SuperLink through its sockets.
 
 mod app_trust;
+mod attacks;
 mod bad_input;
 mod defaults;
 mod first_account;

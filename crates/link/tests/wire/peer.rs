@@ -40,6 +40,7 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
         health_address: Some(any),
         tls: None,
         endpoints: Vec::new(),
+        allowed_hosts: Vec::new(),
         accounts: false,
         isolation: Isolation::Process,
         python: None,

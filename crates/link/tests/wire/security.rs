@@ -249,9 +249,7 @@ async fn apps_need_the_token_of_a_running_run_and_launchers_the_secret() {
     for rpc in ALL.iter().filter(|rpc| rpc.access == Access::App) {
         for path in rpc.paths(Transport::Grpc) {
             let told = call(link.addresses.http, Transport::Grpc, &path, &Vec::new(), Vec::new()).await;
-            // Its token is in the message.
-            let wanted = if rpc.name == "PullAppInputs" { Told::MayNot } else { Told::WhoAreYou };
-            assert_eq!(told, wanted, "{path} on the HTTP port without a token");
+            assert_eq!(told, Told::WhoAreYou, "{path} on the HTTP port without a token");
         }
     }
     let unsigned = [

@@ -18,6 +18,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use trellis_front::Foreign;
 
 use super::Api;
 use super::call::{Answer, Call, JSON};
@@ -47,12 +48,15 @@ pub async fn surround(api: Arc<Api>, request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let remote = remote(request.extensions());
-    let (parts, body) = request.into_parts();
-    let mut response = match api.hosts.check(&parts) {
-        Ok(()) => carefully(next.run(Request::from_parts(parts, body))).await,
-        Err(fault) => fault.into_response(),
+    let mut response = match api.hosts.check(&request) {
+        Ok(()) => carefully(next.run(request)).await,
+        Err(foreign) => misdirected(&foreign).into_response(),
     };
     harden(response.headers_mut());
+    if api.hosts.have_tls() {
+        let (name, value) = trellis_front::http::HSTS;
+        response.headers_mut().insert(name, value);
+    }
     let by = response.extensions().get::<By>().map_or("-", |by| by.0.as_str());
     let (status, ms) = (response.status(), began.elapsed().as_millis());
     let route = route.as_deref().unwrap_or("-");
@@ -62,6 +66,14 @@ pub async fn surround(api: Arc<Api>, request: Request, next: Next) -> Response {
         tracing::debug!(%method, route, status = status.as_u16(), ms, by, %remote, "call");
     }
     response
+}
+
+fn misdirected(foreign: &Foreign) -> Fault {
+    let kind = match foreign {
+        Foreign::NoHost => Kind::MALFORMED,
+        Foreign::Host(_) | Foreign::Origin(_) => Kind::WRONG_HOST,
+    };
+    Fault::new(kind, foreign.to_string())
 }
 
 /// A fault of ours must not cost the connection.

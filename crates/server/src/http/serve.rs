@@ -20,10 +20,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trellis_front::listen::{Connection, Keepalive, Listener};
-use trellis_front::{TlsError, TlsSettings};
+use trellis_front::{Hosts, TlsError, TlsSettings};
 
 use super::guard::Remote;
-use super::host::Hosts;
 use super::secret::{self, AdminTokenError};
 use super::{Api, ServeSettings, router};
 use crate::platform::Platform;
@@ -69,6 +68,7 @@ impl Bound {
         let tls = settings.tls.clone().map(load).transpose()?;
         let failed = |error| ServeError::Bind(listen, error);
         let listener = Listener::bind(&listen.to_string(), tls.clone()).await.map_err(failed)?;
+        let listener = listener.with_connections_per_address(settings.limits.connections_per_address);
         let address = listener.address().map_err(failed)?;
         Ok(Bound { settings, listener, tls, address })
     }
@@ -92,7 +92,7 @@ impl Bound {
     pub async fn serve(self, platform: Arc<Platform>, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         self.provide_admin(&platform).await?;
         let stop = CancellationToken::new();
-        let hosts = Hosts::new(self.settings.listen.ip(), &self.settings.hosts);
+        let hosts = Hosts::new(self.settings.hosts.clone(), self.tls.clone());
         let router = router(Api::new(platform, hosts, self.settings.limits, stop.clone()));
         let renewal = self.tls.map(|tls| tokio::spawn(stop.clone().run_until_cancelled_owned(keep_fresh(tls))));
         let connections = Connections {

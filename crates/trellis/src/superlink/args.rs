@@ -120,9 +120,18 @@ pub struct AddressArgs {
 
     /// A name or address that clients use, which the certificate must cover: HOST or HOST:PORT; may be repeated
     ///
-    /// Checked at start, so that a certificate which clients would refuse is found before they do.
+    /// Checked at start, so that a certificate which clients would refuse is found before they do. HTTP requests are
+    /// answered under this name.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub endpoint: Vec<String>,
+
+    /// A further name under which HTTP requests are answered, e.g. that of a proxy; may be repeated
+    ///
+    /// Requests under other names are refused, because a web page can give its own name to any address (DNS rebinding).
+    /// IP addresses, names without a dot, names of the certificate, --endpoint, and names that end with .localhost,
+    /// .internal, .svc or .cluster.local are always answered. gRPC is not concerned.
+    #[arg(long, value_name = "HOST", value_delimiter = ',')]
+    pub allowed_host: Vec<String>,
 }
 
 #[derive(Debug, Default, Args)]

@@ -17,7 +17,6 @@ use trellis_api::{PROBLEM_JSON, Role};
 use trellis_registry::NewToken;
 
 use crate::http::access::{now_ms, sha256};
-use crate::http::host::Hosts;
 use crate::http::route::BASE;
 use crate::http::{Api, Limits, router};
 use crate::platform::{Platform, PlatformSettings, SimulatedSites, SiteDrivers};
@@ -47,7 +46,7 @@ impl Desk {
         let home = tempfile::tempdir().expect("a directory");
         let platform = platform(home.path()).await;
         let stop = CancellationToken::new();
-        let hosts = Hosts::new("127.0.0.1".parse().expect("an address"), &[]);
+        let hosts = Hosts::default();
         let api = Api::new(platform, hosts, limits, stop.clone());
         let desk = Desk { _home: home, service: TowerToHyperService::new(router(Arc::clone(&api))), api, stop };
         for role in Role::ALL {

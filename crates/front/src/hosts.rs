@@ -1,0 +1,189 @@
+//! Under which names a port is called, and from which pages.
+//!
+//! A web page can have its own name resolve to an address that only its visitor reaches (DNS rebinding): its calls then
+//! come with that name as Host. Or it calls the address itself: then its calls come with a foreign Origin. Both are
+//! refused. IP addresses are good: a page can only have one as its Host if this port served it.
+
+use std::fmt;
+
+use http::header::{HOST, ORIGIN};
+use http::{HeaderMap, Request, StatusCode, Uri, Version};
+use trellis_pki::Endpoint;
+
+use crate::grpc::is_grpc;
+use crate::tls::TlsSettings;
+
+/// Names below these cannot be registered by anybody, so no page can be served from them: this machine, and those of a
+/// cluster or a private network.
+const PRIVATE_SUFFIXES: [&str; 4] = [".localhost", ".internal", ".svc", ".cluster.local"];
+/// Of a name that is refused, as much is told.
+const MAX_TOLD_CHARS: usize = 100;
+
+/// The names of a port. Addresses, names without a dot, and private ones are always good.
+#[derive(Clone, Default)]
+pub struct Hosts {
+    names: Vec<Endpoint>,
+    /// Its certificate's names are good, too, and may change.
+    tls: Option<TlsSettings>,
+}
+
+/// Why a request is not answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Foreign {
+    NoHost,
+    Host(String),
+    Origin(String),
+}
+
+impl Hosts {
+    pub fn new(names: Vec<Endpoint>, tls: Option<TlsSettings>) -> Hosts {
+        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Hosts { names: names.into_iter().chain(Endpoint::parse(machine.trim())).collect(), tls }
+    }
+
+    /// Whether the port serves TLS.
+    pub fn have_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether a request is for this port, and not from a page of elsewhere.
+    pub fn check<B>(&self, request: &Request<B>) -> Result<(), Foreign> {
+        self.check_head(request.version(), request.uri(), request.headers())
+    }
+
+    pub fn check_head(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
+        // Browsers speak HTTP/2 over TLS only, where the certificate has proved the name, and no gRPC over it at all.
+        if version == Version::HTTP_2 && is_grpc(headers) {
+            return Ok(());
+        }
+        // HTTP/2 has the host in the address of the request.
+        let header = || headers.get(HOST).and_then(|value| value.to_str().ok());
+        let host = uri.authority().map(|authority| authority.as_str()).or_else(header).ok_or(Foreign::NoHost)?;
+        if !self.has(host) {
+            return Err(Foreign::Host(cut(host)));
+        }
+        match headers.get(ORIGIN) {
+            Some(origin) if !origin.to_str().is_ok_and(|origin| is_of(origin, host)) => {
+                Err(Foreign::Origin(cut(&String::from_utf8_lossy(origin.as_bytes()))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn has(&self, host: &str) -> bool {
+        match Endpoint::parse(host) {
+            Ok(Endpoint::Ip(_)) => true,
+            Ok(Endpoint::Name(name)) => {
+                !name.contains('.')
+                    || PRIVATE_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+                    || self.names.contains(&Endpoint::Name(name.clone()))
+                    || self.tls.as_ref().is_some_and(|tls| tls.covers(&name))
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// Whether an origin is the page of this host: the scheme may be another, where a proxy ends TLS.
+fn is_of(origin: &str, host: &str) -> bool {
+    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    let port = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return false,
+    };
+    let plain = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
+    plain(authority) == plain(host)
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MAX_TOLD_CHARS).collect()
+}
+
+impl Foreign {
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Foreign::NoHost => StatusCode::BAD_REQUEST,
+            Foreign::Host(_) => StatusCode::MISDIRECTED_REQUEST,
+            Foreign::Origin(_) => StatusCode::FORBIDDEN,
+        }
+    }
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Foreign::NoHost => f.write_str("The request names no host: send a Host header."),
+            Foreign::Host(host) => {
+                write!(f, "This server has no host name {host:?}. Use its IP address, or add the name to its allowed hosts.")
+            }
+            Foreign::Origin(origin) => write!(f, "Pages of {origin:?} may not call this server."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(hosts: &Hosts, host: &str, origin: Option<&str>) -> Result<(), Foreign> {
+        let mut request = Request::post("/").header(HOST, host);
+        if let Some(origin) = origin {
+            request = request.header(ORIGIN, origin);
+        }
+        hosts.check(&request.body(()).unwrap())
+    }
+
+    #[test]
+    fn only_names_that_no_page_can_have_are_good_unasked() {
+        let hosts = Hosts::new(vec![Endpoint::parse("trellis.example").unwrap()], None);
+        for good in [
+            "localhost",
+            "LocalHost:8080",
+            "127.0.0.1:1",
+            "10.0.0.1",
+            "[::1]:8080",
+            "superlink:8000",
+            "fl-superlink.team.svc:8000",
+            "fl-superlink-0.fl-superlink.team.svc.cluster.local",
+            "trellis.example:9",
+            "Trellis.Example.",
+        ] {
+            assert_eq!(check(&hosts, good, None), Ok(()), "{good}");
+        }
+        for bad in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "a b", "x.svc.evil.org"] {
+            assert_eq!(check(&hosts, bad, None), Err(Foreign::Host(bad.to_owned())), "{bad}");
+        }
+        let without = Request::get("/").body(()).unwrap();
+        assert_eq!(hosts.check(&without), Err(Foreign::NoHost));
+    }
+
+    #[test]
+    fn pages_may_call_the_host_they_came_from_alone() {
+        let hosts = Hosts::default();
+        for (host, origin, good) in [
+            ("localhost:8000", "http://localhost:8000", true),
+            ("localhost:8000", "https://LOCALHOST:8000", true),
+            ("10.0.0.1", "http://10.0.0.1:80", true),
+            ("10.0.0.1:443", "https://10.0.0.1", true),
+            ("localhost:8000", "http://localhost:8001", false),
+            ("localhost:8000", "http://localhost", false),
+            ("localhost:8000", "https://evil.example", false),
+            ("localhost:8000", "null", false),
+            ("localhost:8000", "file://localhost:8000", false),
+        ] {
+            assert_eq!(check(&hosts, host, Some(origin)).is_ok(), good, "{origin} to {host}");
+        }
+    }
+
+    #[test]
+    fn grpc_is_judged_where_a_browser_could_send_it() {
+        let hosts = Hosts::default();
+        for (version, judged) in [(Version::HTTP_11, true), (Version::HTTP_2, false)] {
+            let request = Request::post("http://evil.example/flwr.proto.Control/StartRun")
+                .version(version)
+                .header("content-type", "application/grpc");
+            assert_eq!(hosts.check(&request.body(()).unwrap()).is_err(), judged, "{version:?}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Where calls come from, as far as it matters for limits: so that one source cannot use up what all need.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+
+/// Bits of an IPv6 address that a provider assigns; its holder chooses the others.
+const IPV6_NETWORK_BITS: u32 = 64;
+
+/// An address, as limits count it: an IPv6 network is one source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Source(IpAddr);
+
+impl From<IpAddr> for Source {
+    fn from(address: IpAddr) -> Source {
+        Source(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = u128::from(address) >> (128 - IPV6_NETWORK_BITS) << (128 - IPV6_NETWORK_BITS);
+                IpAddr::V6(Ipv6Addr::from(network))
+            }
+            v4 => v4,
+        })
+    }
+}
+
+/// How often each key may do something: `burst` times at once, then again every `interval_s`.
+pub struct Rate<K> {
+    burst: f64,
+    interval_s: f64,
+    /// Keys that are counted one by one; with more, those who come last share one count.
+    max_keys: usize,
+    counted: Mutex<Counted<K>>,
+}
+
+struct Counted<K> {
+    keys: HashMap<K, Bucket>,
+    others: Bucket,
+}
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at_s: f64,
+    /// How often it was refused since it was last granted.
+    refused: u64,
+}
+
+impl<K: Hash + Eq> Rate<K> {
+    pub fn new(burst: u32, interval_s: f64, max_keys: usize) -> Rate<K> {
+        let burst = f64::from(burst);
+        let others = Bucket { left: burst, at_s: f64::NEG_INFINITY, refused: 0 };
+        Rate { burst, interval_s, max_keys, counted: Mutex::new(Counted { keys: HashMap::new(), others }) }
+    }
+
+    /// Whether it may be done at `now_s`; then also how often it was refused since the last time.
+    pub fn admit(&self, key: K, now_s: f64) -> Option<u64> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Counted { keys, others } = &mut *counted;
+        if keys.len() >= self.max_keys && !keys.contains_key(&key) {
+            keys.retain(|_, bucket| self.refilled(bucket, now_s) < self.burst || bucket.refused > 0);
+        }
+        let bucket = if keys.len() < self.max_keys || keys.contains_key(&key) {
+            keys.entry(key).or_insert(Bucket { left: self.burst, at_s: now_s, refused: 0 })
+        } else {
+            others
+        };
+        *bucket = Bucket { left: self.refilled(bucket, now_s), at_s: now_s, ..*bucket };
+        if bucket.left < 1.0 {
+            bucket.refused += 1;
+            return None;
+        }
+        bucket.left -= 1.0;
+        Some(std::mem::take(&mut bucket.refused))
+    }
+
+    fn refilled(&self, bucket: &Bucket, now_s: f64) -> f64 {
+        let returned = (now_s - bucket.at_s).max(0.0) / self.interval_s;
+        (bucket.left + returned).min(self.burst)
+    }
+}
+
+/// So many permits for each key. Keys without a permit in use are not remembered.
+pub struct Allowance<K> {
+    permits: usize,
+    keys: Mutex<HashMap<K, Arc<Semaphore>>>,
+}
+
+/// The permits of one key, as long as somebody uses them.
+pub struct Share<K: Hash + Eq + Clone> {
+    pub permits: Arc<Semaphore>,
+    of: Arc<Allowance<K>>,
+    key: K,
+}
+
+impl<K: Hash + Eq + Clone> Allowance<K> {
+    pub fn new(permits: usize) -> Arc<Allowance<K>> {
+        Arc::new(Allowance { permits, keys: Mutex::default() })
+    }
+
+    pub fn share(self: &Arc<Self>, key: K) -> Share<K> {
+        let permits = Arc::clone(
+            self.keys().entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.permits))),
+        );
+        Share { permits, of: Arc::clone(self), key }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, HashMap<K, Arc<Semaphore>>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Hash + Eq + Clone> Drop for Share<K> {
+    fn drop(&mut self) {
+        let mut keys = self.of.keys();
+        // This one and the one in the map.
+        if Arc::strong_count(&self.permits) <= 2 {
+            keys.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv6_network_is_one_source() {
+        let source = |text: &str| Source::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(source("2001:db8::1"), source("2001:db8::2:3"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_eq!(source("::ffff:10.0.0.1"), source("10.0.0.1"));
+        assert_ne!(source("10.0.0.2"), source("10.0.0.1"));
+    }
+
+    #[test]
+    fn a_rate_is_each_ones_own_and_refusals_are_counted() {
+        let rate = Rate::new(2, 10.0, 100);
+        assert_eq!((rate.admit("a", 0.0), rate.admit("a", 0.0)), (Some(0), Some(0)));
+        assert_eq!((rate.admit("a", 0.0), rate.admit("a", 9.0)), (None, None));
+        assert_eq!(rate.admit("b", 0.0), Some(0));
+        assert_eq!(rate.admit("a", 20.0), Some(2));
+    }
+
+    #[test]
+    fn a_flood_of_keys_takes_no_more_memory_and_shares_one_count() {
+        let rate = Rate::new(2, 10.0, 100);
+        let admitted = (0..10_000).filter(|key| rate.admit(*key, 0.0).is_some()).count();
+        assert_eq!(admitted, 102);
+        assert_eq!(rate.counted.lock().unwrap().keys.len(), 100);
+        assert_eq!(rate.admit(5, 0.0), Some(0), "those who were there keep their own count");
+        assert_eq!(rate.admit(20_000, 20.0), Some(0), "there is room again");
+    }
+
+    #[test]
+    fn an_allowance_is_shared_by_one_key_and_forgotten_after_use() {
+        let allowance = Allowance::new(2);
+        let (first, second, other) = (allowance.share("a"), allowance.share("a"), allowance.share("b"));
+        let held = Arc::clone(&first.permits).try_acquire_many_owned(2).unwrap();
+        assert!(second.permits.try_acquire().is_err() && other.permits.try_acquire().is_ok());
+        drop((held, first));
+        assert!(second.permits.try_acquire().is_ok());
+        drop((second, other));
+        assert!(allowance.keys().is_empty());
+    }
+}
