@@ -145,10 +145,16 @@ def test_variables_are_those_that_are_listed(scene):
 
 def test_other_processes_cannot_be_touched(scene):
     for pid in (scene.node.process.pid, scene.federation.superlink.process.pid):
-        acts = [f"read:/proc/{pid}/environ", f"list:/proc/{pid}/fd", f"trace:{pid}"]
+        acts = [f"read:/proc/{pid}/environ", f"read:/proc/{pid}/fd/1", f"read:/proc/{pid}/mem", f"trace:{pid}"]
         if signals_are_restricted(scene):
             acts.append(f"signal:{pid}")
         scene.refused(acts, acts)
+
+
+def test_the_socket_of_the_node_does_not_answer_apps(scene):
+    socket_path = scene.node.state_dir / "node.sock"
+    assert socket_path.is_socket()
+    scene.refused([f"ask:{socket_path}"], [f"ask:{socket_path}"])
 
 
 def signals_are_restricted(scene: Scene) -> bool:
@@ -156,7 +162,7 @@ def signals_are_restricted(scene: Scene) -> bool:
 
 
 def test_nobody_gets_more_rights(scene):
-    script = "user status:CapEff status:CapBnd status:NoNewPrivs status:Seccomp unshare"
+    script = "user status:CapEff status:CapPrm status:NoNewPrivs status:Seccomp unshare"
     found = scene.run(script, script)
     for app in ("client", "server"):
         user, *rest = found[app].values()

@@ -82,6 +82,7 @@ impl Launcher {
             tracing::info!(run = app.run.0, pid = app.pid(), "the run of this ServerApp is over: ending it");
             app.kill();
         }
+        process::clear_ended(&self.outputs, |id| unfinished.iter().any(|run| run.id == id));
         Ok(())
     }
 

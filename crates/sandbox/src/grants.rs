@@ -87,12 +87,15 @@ pub fn without(paths: Vec<PathBuf>, protected: &[PathBuf]) -> Vec<PathBuf> {
     let mut rest: Vec<PathBuf> = paths.iter().filter_map(|path| real(path)).collect();
     let mut granted = Vec::new();
     while let Some(path) = rest.pop() {
+        if protected.contains(&path) {
+            continue;
+        }
         if !protected.iter().any(|secret| secret.starts_with(&path)) {
             granted.push(path);
         } else if let Ok(entries) = fs::read_dir(&path) {
             // Links are left out: they may lead back.
             let entries = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
-            rest.extend(entries.map(|entry| entry.path()).filter(|path| !protected.contains(path)));
+            rest.extend(entries.map(|entry| entry.path()));
         }
     }
     granted.sort();

@@ -23,4 +23,4 @@ paths = [*vital, *search, *installed.values(), *libraries]
 paths = sorted({path for path in paths if os.path.exists(path)})
 base = site.getuserbase() if site.ENABLE_USER_SITE else None
 vital = sorted({path for path in vital if os.path.exists(path)})
-print(json.dumps({"paths": paths, "vital": vital, "user_base": base}))
+print(json.dumps({"executable": sys.executable, "paths": paths, "vital": vital, "user_base": base}))

@@ -3,15 +3,22 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 /// Prints prefixes, the search path, the libraries that are loaded, and the place of packages of the user.
 const PROGRAM: &str = include_str!("python.py");
 
+/// For an interpreter to start, from a cold and slow disk.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Interpreter {
+    /// The program itself: what was asked may be a script that finds it.
+    pub executable: PathBuf,
     /// Files and directories that it reads.
     pub paths: Vec<PathBuf>,
     /// Those without which it does not start: the program itself, its prefixes, its library.
@@ -28,7 +35,7 @@ impl Interpreter {
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         // For packages of the user; only Python itself uses it here.
         command.envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
-        let output = command.stdin(Stdio::null()).output()?;
+        let output = output_in_time(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
         // A package may print something of its own before.
         let answer = output.stdout.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
         serde_json::from_slice(answer).map_err(|error| {
@@ -37,6 +44,21 @@ impl Interpreter {
             io::Error::other(format!("it does not say where its files are ({}): {last}; {error}", output.status))
         })
     }
+}
+
+/// What a program prints, which is little. One that does not end is killed.
+fn output_in_time(command: &mut Command) -> io::Result<Output> {
+    let mut child = command.spawn()?;
+    let began = Instant::now();
+    while child.try_wait()?.is_none() {
+        if began.elapsed() > ANSWER_TIMEOUT {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not say where its files are in time"));
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    child.wait_with_output()
 }
 
 /// The directories of a variable like LD_LIBRARY_PATH.

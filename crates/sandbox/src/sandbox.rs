@@ -39,6 +39,7 @@ pub struct Sandbox {
 /// What all apps have in common.
 #[derive(Debug)]
 struct Common {
+    python: PathBuf,
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     user_base: Option<PathBuf>,
@@ -128,7 +129,9 @@ impl Sandbox {
             user::open_passage(&self.state)?;
             user::open_passage(&self.root)?;
         }
-        Ok(Common { read, write, user_base: interpreter.user_base, separate_user, closed })
+        let unknown = interpreter.executable.as_os_str().is_empty();
+        let python = if unknown { self.python.clone() } else { interpreter.executable };
+        Ok(Common { python, read, write, user_base: interpreter.user_base, separate_user, closed })
     }
 
     /// The first path that an app with a user of its own could not use.
@@ -169,7 +172,7 @@ impl Sandbox {
         let common = self.prepared()?;
         let policy = self.policy(&common, scratch, port);
         let mut command = Command::new(&self.settings.helper);
-        command.arg(SUB_COMMAND).arg(&self.python).current_dir(scratch.work()).env_clear().envs(self.environment());
+        command.arg(SUB_COMMAND).arg(&common.python).current_dir(scratch.work()).env_clear().envs(self.environment());
         command.env(enter::POLICY, serde_json::to_string(&policy).map_err(io::Error::other)?);
         let home = scratch.home();
         command.env("FLWR_HOME", home.join(".flwr")).env("HOME", home).env("TMPDIR", scratch.temporary());

@@ -1,11 +1,15 @@
 //! The directory of one app: its home, its temporary files, where it works, and a copy of its code that it cannot change.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crate::policy::User;
 use crate::user;
+
+/// Of its directories: no other app reads them, either.
+const PRIVATE: u32 = 0o700;
 
 const HOME: &str = "home";
 const TEMPORARY: &str = "tmp";
@@ -27,7 +31,7 @@ impl Scratch {
         }
         for name in [HOME, TEMPORARY, WORK, APP] {
             let path = scratch.directory.join(name);
-            fs::create_dir_all(&path)?;
+            DirBuilder::new().recursive(true).mode(PRIVATE).create(&path)?;
             scratch.hand_over(&path)?;
         }
         Ok(scratch)

@@ -173,7 +173,8 @@ fn shared(program: Program, common: &Common, around: &Surroundings, place: &Plac
         program = program.flag("--log-format", "json");
     }
     if around.python {
-        program = program.file("--python", &place.python());
+        // The kernels that appliances are made for have what it takes.
+        program = program.file("--python", &place.python()).flag("--sandbox", "required");
     }
     program
 }

@@ -44,6 +44,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
     if let Some(python) = &spec.python {
         program = program.flag("--python", python);
     }
+    program = sandbox(program, spec.isolation);
     let program = shared(program, spec.metrics, spec.json_logs, place, &spec.env, &spec.extra_args);
     let probe = Probe::SuperLink {
         address: place.reached(ports.http),
@@ -52,6 +53,14 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
         token: state_dir(spec, place).join(ADMIN_TOKEN),
     };
     Ok(alone(program, probe, BTreeMap::new()))
+}
+
+/// Apps that the program starts are kept apart as well as this machine can.
+fn sandbox(program: Program, isolation: Isolation) -> Program {
+    match isolation {
+        Isolation::Subprocess => program.flag("--sandbox", "best-effort"),
+        Isolation::Process => program,
+    }
 }
 
 fn state(program: Program, spec: &CoordinatorSpec, place: &Place) -> Program {
@@ -92,6 +101,9 @@ pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
     }
     if let Some(python) = &spec.python {
         program = program.flag("--python", python);
+    }
+    if spec.client_app.is_none() {
+        program = sandbox(program, spec.isolation);
     }
     if spec.isolation == Isolation::Process {
         program = program.flag("--clientappio-api-address", place.app_address().to_string());

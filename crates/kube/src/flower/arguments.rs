@@ -172,7 +172,15 @@ fn trellis_superlink(arguments: &mut Arguments<'_>, call: &SuperLink<'_>) {
     if let Some(directory) = call.state {
         arguments.set("--state-dir", directory);
     }
+    trellis_sandbox(arguments, call.isolation);
     trellis_monitoring(arguments, call.metrics, call.json_logs);
+}
+
+/// Not `required`: the kernels of a cluster's machines are not known here. A user who knows them gives it.
+fn trellis_sandbox(arguments: &mut Arguments<'_>, isolation: Isolation) {
+    if isolation == Isolation::Subprocess {
+        arguments.set("--sandbox", "best-effort");
+    }
 }
 
 fn trellis_monitoring(arguments: &mut Arguments<'_>, metrics: bool, json_logs: bool) {
@@ -244,6 +252,7 @@ pub fn supernode(call: &SuperNode<'_>) -> Vec<String> {
     if call.program.is_trellis() {
         arguments.set("--name", call.name);
         arguments.set("--state-dir", call.state);
+        trellis_sandbox(&mut arguments, call.isolation);
         trellis_monitoring(&mut arguments, call.metrics, call.json_logs);
     }
     arguments.set("--health-server-address", format_args!("0.0.0.0:{HEALTH_PORT}"));

@@ -172,6 +172,14 @@ pub fn clear(outputs: &Path, run: RunId) {
     }
 }
 
+/// The same for all runs that are over, after a restart.
+pub fn clear_ended(outputs: &Path, is_unfinished: impl Fn(RunId) -> bool) {
+    let entries = std::fs::read_dir(outputs).into_iter().flatten().flatten();
+    let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let runs = directories.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(RunId));
+    runs.filter(|run| !is_unfinished(*run)).for_each(|run| clear(outputs, run));
+}
+
 /// A process descriptor is readable once the process has ended. In doubt it has not.
 fn is_readable(descriptor: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(descriptor, PollFlags::IN)];

@@ -7,7 +7,8 @@ from importlib.metadata import entry_points, version
 
 
 def end_with(node):
-    # flwr looks whether a process with the node's number exists, and such numbers are soon given to others.
+    # In place of flwr's --parent-pid: that asks whether a process with the node's number exists, and such numbers are soon
+    # given to others; nor does a sandbox answer it.
     while os.getppid() == node:
         time.sleep(0.2)
     os.killpg(0, signal.SIGKILL)
@@ -23,8 +24,6 @@ sys.argv = [
     os.environ.pop("TRELLIS_APP_ADDRESS"),
     "--token",
     os.environ.pop("TRELLIS_APP_TOKEN"),
-    "--parent-pid",
-    os.environ.pop("TRELLIS_APP_PARENT"),
 ]
 if os.environ.pop("TRELLIS_APP_INSTALLS", "") and minor >= (1, 29):
     sys.argv.append("--allow-runtime-dependency-installation")

@@ -19,7 +19,7 @@ use crate::resources::{Confined, Confinement};
 /// What an app left behind may hold its output open; nobody waits longer for the rest of it.
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Takes token, address and our process id from the environment, where only the owner of the process sees them, and calls
+/// Takes token and address from the environment, where only the owner of the process sees them, and calls
 /// flwr's own entry point with the flags of its version.
 const PROGRAM: &str = include_str!("clientapp.py");
 
@@ -85,7 +85,6 @@ impl AppProcess {
             .envs(interpreter.confinement.environment(interpreter.confinement.next_slot()))
             .env("TRELLIS_APP_ADDRESS", address.to_string())
             .env("TRELLIS_APP_TOKEN", token)
-            .env("TRELLIS_APP_PARENT", std::process::id().to_string())
             .env("TRELLIS_APP_INSTALLS", if interpreter.allow_dependency_installation { "1" } else { "" })
             .stdin(Stdio::null())
             .stdout(write.try_clone()?)

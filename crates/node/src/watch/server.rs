@@ -117,6 +117,10 @@ impl StatusServer {
             let accepted = tokio::select! {
                 () = &mut shutdown => return,
                 accepted = self.socket.accept() => accepted.map(|(stream, _)| {
+                    if is_from_app(&stream) {
+                        tracing::warn!("an app tried to use the socket of the node: it was refused");
+                        return;
+                    }
                     connections.spawn(attend(TokioIo::new(stream), Door::Socket(drain.clone()), watch.clone(), slot));
                 }),
                 accepted = accept(self.metrics.as_ref()) => accepted.map(|stream| {
@@ -130,6 +134,12 @@ impl StatusServer {
             while connections.try_join_next().is_some() {}
         }
     }
+}
+
+/// Apps may have the node's user, and must not drain it.
+fn is_from_app(stream: &UnixStream) -> bool {
+    let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
+    peer.is_some_and(|pid| trellis_sandbox::is_app(pid as u32))
 }
 
 async fn accept(listener: Option<&TcpListener>) -> io::Result<tokio::net::TcpStream> {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use trellis_node::resources::Gpu;
+use trellis_sandbox::Level;
 
 use crate::python::FlwrHere;
 
@@ -14,6 +15,8 @@ pub struct Facts {
     pub open_files: Option<OpenFiles>,
     pub memory: Option<Memory>,
     pub cgroup: Cgroup,
+    /// What apps would be restricted by, with the usual settings.
+    pub sandbox: Level,
     pub gpu: Gpus,
     pub engines: Vec<Engine>,
     pub flwr: Option<FlwrHere>,

@@ -18,6 +18,7 @@ pub fn judge(facts: &Facts) -> Vec<Check> {
         machine::open_files(facts.open_files),
         machine::memory(facts.memory),
         machine::cgroup(&facts.cgroup),
+        machine::sandbox(&facts.sandbox),
         machine::gpu(&facts.gpu),
         machine::engines(&facts.engines),
         flower::python(facts.flwr.as_ref()),

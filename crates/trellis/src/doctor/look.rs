@@ -7,6 +7,8 @@ mod service;
 
 pub use outside::{answer, driver_version, lines};
 
+use trellis_sandbox::{Kernel, Level, Settings};
+
 use super::facts::Facts;
 use crate::home::Home;
 use crate::python::FlwrHere;
@@ -27,6 +29,7 @@ pub async fn look(home: Option<&Home>) -> Facts {
         open_files: Some(machine::open_files()),
         memory: machine::memory(),
         cgroup: machine::cgroup(),
+        sandbox: Level::of(&Settings::default(), &Kernel::detect(), true, false),
         gpu,
         engines,
         flwr,

@@ -114,6 +114,10 @@ fn facts(status: &Status, now: f64) -> Vec<(&'static str, String)> {
         Gpu::Ready { devices } => facts.push(("GPU", devices.join(", "))),
         Gpu::Missing { why } => facts.push(("GPU", format!("missing: {why}"))),
     }
+    if let Some(sandbox) = &status.sandbox {
+        let missing: String = sandbox.missing.iter().map(|missing| format!("; the kernel does not have {missing}")).collect();
+        facts.push(("Sandbox", format!("{}, network {}{missing}", sandbox.level.word(), sandbox.network.word())));
+    }
     if disk.limit_bytes > 0 {
         facts.push(("Disk", format!("{} of {}", amount(disk.used_bytes), amount(disk.limit_bytes))));
     }

@@ -81,6 +81,17 @@ def datagram(port: str) -> str:
     return ""
 
 
+def ask(path: str) -> str:
+    """Ask the node for its status through its socket."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(CONNECT_LIMIT_S)
+        peer.connect(path)
+        peer.sendall(b"GET /status HTTP/1.1\r\nHost: node\r\n\r\n")
+        if not peer.recv(1):
+            raise ConnectionResetError
+    return ""
+
+
 def variable(name: str) -> str:
     if name not in os.environ:
         raise PermissionError(name)
@@ -105,7 +116,7 @@ def honest(_: str) -> str:
     Path(Path.home(), "cache").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "file").write_text("x")
-    with multiprocessing.get_context("fork").Pool(2) as pool:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.map(abs, [-1, -2]) == [1, 2]
     said = subprocess.run([sys.executable, "-c", "print(7)"], capture_output=True, text=True, check=True)
     assert said.stdout == "7\n"
@@ -129,6 +140,7 @@ ATTEMPTS: dict[str, Callable[[str], str]] = {
     "unshare": unshare,
     "connect": connect,
     "datagram": datagram,
+    "ask": ask,
     "variable": variable,
     "user": user,
     "status": status,

@@ -1,5 +1,7 @@
 //! The program and the machine under it.
 
+use trellis_sandbox::Level;
+
 use super::listed;
 use crate::doctor::check::Check;
 use crate::doctor::facts::{Cgroup, Clock, Engine, Gpus, Home, Memory, OnPath, OpenFiles, Program};
@@ -135,6 +137,21 @@ pub fn cgroup(cgroup: &Cgroup) -> Check {
             }
         }
     }
+}
+
+pub fn sandbox(level: &Level) -> Check {
+    const FIX: &str = "use a kernel that has it; see docs/supernode.md, Sandbox of apps";
+    match level.missing.is_empty() {
+        true => Check::ok("sandbox", format!("apps are kept from keys and other processes{}", gaps(level))),
+        false => {
+            let found = format!("apps can do more than they should: the kernel does not have {}", level.missing.join(" and "));
+            Check::warning("sandbox", found, FIX)
+        }
+    }
+}
+
+fn gaps(level: &Level) -> String {
+    level.limits.iter().map(|limit| format!("; {limit}")).collect()
 }
 
 pub fn gpu(gpus: &Gpus) -> Check {

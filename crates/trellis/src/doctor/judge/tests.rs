@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use trellis_node::resources::Gpu;
+use trellis_sandbox::{Feature, Kernel, Level, Settings};
 
 use super::*;
 use crate::doctor::check::Verdict::{self, Ok as Well, Problem, Warning};
@@ -39,6 +40,7 @@ fn a_machine_that_is_well() {
         clock: Clock { now_s: NOW_S, program_s: Some(NOW_S - 10), synchronized: Some(true) },
         open_files: Some(OpenFiles { soft: Some(1 << 20), hard: None }),
         memory: Some(Memory { total_bytes: 16 * GIB, available_bytes: 8 * GIB }),
+        sandbox: Level::of(&Settings::default(), &Kernel::with(&Feature::ALL), true, false),
         cgroup: Cgroup::Present { path: "/".to_owned(), controllers: vec!["cpu".into(), "memory".into()], ours: true },
         gpu: Gpus::default(),
         engines: vec![],
@@ -108,6 +110,9 @@ fn limits() {
     says(&machine::cgroup(&present(&["cpu", "memory", "io"], true)), Well, "can be limited");
     says(&machine::cgroup(&present(&["cpu"], true)), Warning, "cannot limit memory:");
     says(&machine::cgroup(&present(&["cpu", "memory"], false)), Warning, "/user.slice is not ours");
+    let sandboxed = |features: &[Feature]| Level::of(&Settings::default(), &Kernel::with(features), true, false);
+    says(&machine::sandbox(&sandboxed(&Feature::ALL)), Well, "kept from keys");
+    says(&machine::sandbox(&sandboxed(&[Feature::SystemCalls])), Warning, "does not have Landlock");
     says(&machine::cgroup(&Cgroup::Absent("this machine has no cgroup v2".to_owned())), Warning, "no cgroup v2");
 }
 
