@@ -152,6 +152,7 @@ export interface Connection {
   insecure: boolean;
   root_certificates?: string;
   root_certificates_path?: string;
+  token_path?: string;
 }
 
 export interface PlanReport {

@@ -121,4 +121,7 @@ pub struct Connection {
     /// The same as a file on the server's machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_certificates_path: Option<String>,
+    /// File on the server's machine with the token that the SuperLink asks for; none: it asks for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_path: Option<String>,
 }

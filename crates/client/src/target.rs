@@ -3,10 +3,16 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 use crate::Trust;
 
 /// More than any token is long; a longer text is some other file.
 const LONGEST_TOKEN_BYTES: usize = 4096;
+/// So that those who look for secrets in the wrong places know one.
+const PREFIX: &str = "trellis_";
 
 /// A SuperLink as its callers see it.
 #[derive(Debug, Clone)]
@@ -62,6 +68,13 @@ impl Token {
         }
     }
 
+    /// A new one, of 256 random bits.
+    pub fn draw() -> Token {
+        let mut bytes = [0; 32];
+        SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
+        Token(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+    }
+
     /// The secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
@@ -93,6 +106,14 @@ mod tests {
         ] {
             assert_eq!(Token::parse(text).as_ref().map(Token::reveal).map_err(|error| *error), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_drawn_token_is_a_token_and_no_other() {
+        let (one, other) = (Token::draw(), Token::draw());
+        assert_ne!(one, other);
+        assert_eq!(Token::parse(one.reveal()).as_ref(), Ok(&one));
+        assert!(one.reveal().len() >= PREFIX.len() + 43, "{}", one.reveal().len());
     }
 
     #[test]

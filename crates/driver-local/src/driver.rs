@@ -11,15 +11,16 @@ use futures_util::{StreamExt, stream};
 use rustix::fs::{FlockOperation, flock};
 use tokio::task::JoinSet;
 use trellis_plan::{
-    Action, Call, Capabilities, CoordinatorSpec, Desired, Driver, Observation, Offer, Order, Orders, Outcome,
-    ResourceId, Seen, Sighting, Spec, Verb,
+    Action, Call, Capabilities, Desired, Driver, Observation, Offer, Order, Orders, Outcome, ResourceId, Seen,
+    Sighting, Spec, Verb,
 };
-use trellis_spec::{Name, Persistence, Tls};
+use trellis_spec::{Name, Tls};
 
 use crate::home::Home;
 use crate::mark::{Marked, scan};
 use crate::part::{Part, Running, State, blocking, write};
 use crate::process::Process;
+use crate::recipe::admin_token;
 use crate::record::Record;
 use crate::sight::{sight, tell_idle};
 use crate::world::{Claim, Wake, World, now_ms};
@@ -101,14 +102,11 @@ impl LocalDriver {
         tls::trust(&self.world.home, federation, &tls)
     }
 
-    /// The token of the SuperLink's first admin, where it asks who calls.
+    /// The token of the SuperLink's first administrator; `None`: it is not here, or asks nobody who calls.
     pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
         let desired = self.coordinator(federation)?;
-        let directory = match desired.spec {
-            Spec::Coordinator(CoordinatorSpec { persistence: Persistence::Disk { path: Some(path), .. }, .. }) => path,
-            _ => self.world.home.state(&desired.id),
-        };
-        Some(directory.join("admin.token")).filter(|path| path.exists())
+        let Spec::Coordinator(spec) = &desired.spec else { return None };
+        Some(admin_token(spec, &self.world.home.state(&desired.id))).filter(|path| path.exists())
     }
 
     /// Where models of native runs are. They stay when the federation goes.

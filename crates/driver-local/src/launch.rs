@@ -6,13 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
+use trellis_client::Token;
 use trellis_plan::{ResourceId, Spec};
 use trellis_spec::{Containers, Persistence, Resources, Runtime};
 
 use crate::mark::Mark;
 use crate::part::{Part, Running, blocking, write};
 use crate::process::{Ending, Process};
-use crate::recipe::{Place, Probe, Program, Recipe, recipe};
+use crate::recipe::{Place, Probe, Program, Recipe, admin_token, recipe};
 use crate::record::{Record, Wish};
 use crate::world::{Claim, World};
 use crate::{disk, ending, enrolment, logs, tls};
@@ -94,6 +95,9 @@ fn arrange(world: &World, id: &ResourceId, spec: &Spec, had: &Claim) -> Result<C
         if spec.containers == Some(Containers::No) && spec.resources != Resources::default() {
             tracing::warn!(part = %id, "coordinator.resources has no effect where its SuperLink is a process");
         }
+        if spec.runtime == Runtime::Trellis {
+            provide_token(&admin_token(spec, &home.state(id))).map_err(told)?;
+        }
     }
     if let Some(short) = home.short_state(id) {
         point(&short, &home.state(id)).map_err(told)?;
@@ -101,6 +105,15 @@ fn arrange(world: &World, id: &ResourceId, spec: &Spec, had: &Claim) -> Result<C
     logs::rotate(&home.log(id)).map_err(|error| format!("its log cannot be put aside: {error}"))?;
     tls::prepare(home, &id.federation, spec)?;
     world.claim(id, spec, had, listen(spec))
+}
+
+/// The token with which this driver, and whoever can read its home, calls the SuperLink. One that is there stays.
+fn provide_token(path: &Path) -> io::Result<()> {
+    if path.exists() {
+        return Ok(());
+    }
+    disk::make_directory(path.parent().unwrap_or(path))?;
+    disk::replace(path, format!("{}\n", Token::draw().reveal()).as_bytes())
 }
 
 fn point(link: &Path, to: &Path) -> io::Result<()> {

@@ -23,6 +23,7 @@ use trellis_spec::Runtime;
 
 use self::containers::Engine;
 use self::flower::Programs;
+pub use self::trellis::admin_token;
 
 /// Everything about this machine that a recipe needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,7 +114,7 @@ pub enum Probe {
         tls: bool,
         /// `None`: whom the system trusts.
         trust: Option<PathBuf>,
-        /// Where it puts the token of its first admin, if it asks who calls.
+        /// The token of its first administrator.
         token: PathBuf,
     },
     /// A SuperNode of ours: the socket in its state directory.

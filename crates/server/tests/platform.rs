@@ -296,3 +296,29 @@ async fn runs_of_a_federation_that_has_no_superlink_to_call() {
     let apps = platform.apps();
     assert!(apps.apps.iter().any(|app| app.name == "native:mlp") && apps.strategies.len() > 10);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_go_over_plain_http_only_where_the_document_says_so() {
+    let lab = Lab::new();
+    let platform = lab.start().await;
+    let document = |more: &str| {
+        format!(
+            "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {{name: demo}}\nspec:\n  coordinator: {{endpoints: \
+             {{advertise: [link.example.org]}}}}\n  sites:\n  - {{name: cloud, opennebula: {{endpoint: \
+             'http://one.example.org:2633/RPC2', network: lan{more}}}}}\n  pools:\n  - {{name: edge, count: 1}}\n"
+        )
+    };
+    for (text, accepted) in [(document(""), false), (document(", allowPlainHttp: true"), true)] {
+        match platform.plan(&text, "document", Role::Admin).await {
+            Ok(_) => assert!(accepted),
+            Err(Refusal::Invalid { problems, .. }) => {
+                assert!(!accepted, "{problems:?}");
+                assert_eq!(problems[0].path, "spec.sites[0].opennebula.endpoint");
+                assert!(problems[0].advice.contains("allowPlainHttp"), "{problems:?}");
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    let refused = platform.apply("demo", &document(""), None).await.map(drop);
+    assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{refused:?}");
+}

@@ -51,6 +51,10 @@ impl Federation {
         if self.security.tls == Tls::Auto {
             lost.push("Renewed certificates are used only after a restart of the SuperLink.".to_owned());
         }
+        if matches!(self.sites[self.coordinator.site].driver, Driver::Local { .. }) {
+            let lost_here = "Every user of this machine can submit runs: Flower's own SuperLink has no accounts.";
+            lost.push(lost_here.to_owned());
+        }
         let process = self.coordinator.isolation == Isolation::Process
             || self.pools.iter().any(|pool| pool.isolation == Isolation::Process);
         if self.security.tls != Tls::Off && process && version.minor < SUPEREXEC_TLS_MINOR {

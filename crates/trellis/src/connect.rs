@@ -12,12 +12,15 @@ use crate::python::FlwrHere;
 use crate::remote::{self, Trouble, clean, print, remark};
 
 const CALLED: &str = "trellis connect";
+/// Of other commands; here a file must be named.
+const TOKEN_VARIABLE: &str = "TRELLIS_TOKEN";
 
 const AFTER_HELP: &str = "\
 Examples:
   trellis connect lab --address link.example.org:8000 --root-certificates ca.crt
   flwr run . lab                                     from now on, with any release from 1.25 on
   trellis connect local --address 127.0.0.1:8000 --insecure
+  trellis connect lab --address link.example.org:8000 --token-file my.token    no flwr login is needed
   trellis connect lab --remove
 
 The address is that of the SuperLink's HTTP API (its flag --port); it serves every release. The
@@ -44,8 +47,14 @@ pub struct ConnectArgs {
     #[arg(long)]
     insecure: bool,
 
+    /// File with the token of your account, or - for standard input: `flwr` then needs no login
+    ///
+    /// The token is put where `flwr login` would put one, readable by you only.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
     /// Take away what was written for this name before
-    #[arg(long, conflicts_with_all = ["address", "insecure"])]
+    #[arg(long, conflicts_with_all = ["address", "insecure", "token_file"])]
     remove: bool,
 }
 
@@ -78,7 +87,11 @@ async fn connect(args: &ConnectArgs) -> Result<Written, Trouble> {
     let connection = connection(args)?;
     let release = FlwrHere::look(false).await.and_then(|found| found.release());
     let app = app_here(&here, release);
-    flwr_connection::write(None, app.as_deref(), &args.name, &connection, ca).map_err(refused)
+    let token = match &args.token_file {
+        Some(file) => remote::token_from(Some(file), TOKEN_VARIABLE)?,
+        None => None,
+    };
+    flwr_connection::write(None, app.as_deref(), &args.name, &connection, ca, token.as_ref()).map_err(refused)
 }
 
 fn connection(args: &ConnectArgs) -> Result<Connection, Trouble> {

@@ -5,12 +5,14 @@
 
 mod app;
 mod block;
+mod credentials;
 mod file;
 
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 use trellis_api::Connection;
+use trellis_client::Token;
 
 pub use app::{Release, app_here};
 use block::{Hindrance, Put, Taken, Wish};
@@ -18,6 +20,8 @@ use block::{Hindrance, Put, Taken, Wish};
 const ADDRESS: &str = "address";
 const ROOT_CERTIFICATES: &str = "root-certificates";
 const INSECURE: &str = "insecure";
+/// Only 1.25 has to be told; later ones look whether they have a token.
+const ENABLE_ACCOUNT_AUTH: &str = "enable-account-auth";
 /// Of the official command, in its home.
 const CONFIG_FILE: &str = "config.toml";
 const IN_HOME: [&str; 1] = ["superlink"];
@@ -109,23 +113,39 @@ fn left_alone(head: &str, snippet: &str) -> Vec<String> {
 }
 
 /// Lets `flwr run . NAME` find the federation. `home_of_flwr` is the user's own where none is given; without `app_dir` no app
-/// is touched ([`app_here`] finds the one to give). `ca_path` is a file with the authorities to trust.
+/// is touched ([`app_here`] finds the one to give). `ca_path` is a file with the authorities to trust, `token` what the SuperLink
+/// asks for: it is put where `flwr login` would put one.
 pub fn write(
     home_of_flwr: Option<&Path>,
     app_dir: Option<&Path>,
     name: &str,
     connection: &Connection,
     ca_path: Option<&Path>,
+    token: Option<&Token>,
 ) -> Result<Written, Error> {
     if name == DEFAULT {
         return Err(Error::ReservedName);
     }
-    let values = values(connection, ca_path)?;
+    let mut values = values(connection, ca_path)?;
     let config = config_file(home_of_flwr)?;
+    let (before, now) = (address_in(&config, name), values.get(ADDRESS).and_then(Value::as_str).map(str::to_owned));
     let mut changes = vec![put(&config, &Wish { parent: &IN_HOME, name, values: values.clone() })];
+    let is_written = |change: &Change| !matches!(change.done, Done::LeftAlone { .. });
+    if is_written(&changes[0]) {
+        let gone = before.filter(|before| now.as_ref() != Some(before));
+        let kept = now.as_deref().zip(token);
+        changes.extend(credentials::exchange(&beside(&config), gone.as_deref(), kept));
+    }
     if let Some(app) = app_dir {
+        if token.is_some() {
+            values.insert(ENABLE_ACCOUNT_AUTH.to_owned(), Value::Boolean(true));
+        }
         let path = app.join(app::PYPROJECT);
-        changes.push(put(&path, &app::wish(&path, name, values)));
+        let change = put(&path, &app::wish(&path, name, values));
+        if let Some(token) = token.filter(|_| is_written(&change)) {
+            changes.extend(credentials::save_in_app(app, name, token));
+        }
+        changes.push(change);
     }
     Ok(Written { name: name.to_owned(), changes })
 }
@@ -143,12 +163,31 @@ pub fn remove(
         values.insert(ROOT_CERTIFICATES.to_owned(), text(absolute(path)));
     }
     let config = config_file(home_of_flwr)?;
+    let address = address_in(&config, name);
     let mut changes = vec![take(&config, &Wish { parent: &IN_HOME, name, values: values.clone() })];
+    if changes[0].done == Done::Removed {
+        changes.extend(credentials::exchange(&beside(&config), address.as_deref(), None));
+    }
     if let Some(app) = app_dir {
         let path = app.join(app::PYPROJECT);
-        changes.push(take(&path, &app::wish(&path, name, values)));
+        let change = take(&path, &app::wish(&path, name, values));
+        if change.done == Done::Removed {
+            changes.extend(credentials::remove_from_app(app, name));
+        }
+        changes.push(change);
     }
     Ok(Written { name: name.to_owned(), changes })
+}
+
+/// The file in which the official command keeps the tokens of its logins.
+fn beside(config: &Path) -> PathBuf {
+    config.with_file_name(credentials::FILE)
+}
+
+/// The address of a connection as the official command has it now.
+fn address_in(config: &Path, name: &str) -> Option<String> {
+    let known: Table = file::read(config).ok()??.parse().ok()?;
+    known.get(IN_HOME[0])?.get(name)?.get(ADDRESS)?.as_str().map(str::to_owned)
 }
 
 /// Where the official command keeps its connections.

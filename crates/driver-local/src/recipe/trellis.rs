@@ -1,7 +1,7 @@
 //! The recipes of our own runtime: `trellis superlink` and `trellis supernode`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use trellis_plan::{CoordinatorSpec, NodeSpec};
 use trellis_spec::{GpuVendor, Isolation, Persistence};
@@ -11,7 +11,7 @@ use super::{Place, Probe, Program, Recipe, node_config};
 const NODE_CONFIG: &str = "node-config.toml";
 /// Of the SuperNode, in its state directory.
 const SOCKET: &str = "node.sock";
-/// Where a SuperLink puts the token of its first admin, in its state directory.
+/// The token of the SuperLink's first administrator, in its state directory.
 const ADMIN_TOKEN: &str = "admin.token";
 
 pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
@@ -24,7 +24,10 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
         .flag("--control-api-address", place.listens(ports.control).to_string())
         .flag("--serverappio-api-address", place.app_address().to_string())
         .flag("--isolation", isolation(spec.isolation))
-        .flag("--models-dir", &place.models);
+        .flag("--models-dir", &place.models)
+        // Other users of this machine reach its ports too.
+        .flag("--account-auth", "on")
+        .flag("--admin-token-file", admin_token(spec, &place.state));
     program = state(program, spec, place);
     program = match &place.tls {
         None => program.arg("--insecure"),
@@ -50,7 +53,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
         address: place.reached(ports.http),
         tls: place.tls.is_some(),
         trust: place.trust().map(Path::to_owned),
-        token: state_dir(spec, place).join(ADMIN_TOKEN),
+        token: admin_token(spec, &place.state),
     };
     Ok(alone(program, probe, BTreeMap::new()))
 }
@@ -66,15 +69,20 @@ fn sandbox(program: Program, isolation: Isolation) -> Program {
 fn state(program: Program, spec: &CoordinatorSpec, place: &Place) -> Program {
     match &spec.persistence {
         Persistence::Memory => program.flag("--database", ":memory:"),
-        Persistence::Disk { .. } => program.flag("--state-dir", state_dir(spec, place)),
+        Persistence::Disk { .. } => program.flag("--state-dir", state_dir(spec, &place.state)),
     }
 }
 
-fn state_dir<'a>(spec: &'a CoordinatorSpec, place: &'a Place) -> &'a Path {
+fn state_dir<'a>(spec: &'a CoordinatorSpec, state: &'a Path) -> &'a Path {
     match &spec.persistence {
         Persistence::Disk { path: Some(path), .. } => path,
-        Persistence::Disk { path: None, .. } | Persistence::Memory => &place.state,
+        Persistence::Disk { path: None, .. } | Persistence::Memory => state,
     }
+}
+
+/// Where the token of the SuperLink's first administrator is; `state` is the state directory of the part.
+pub fn admin_token(spec: &CoordinatorSpec, state: &Path) -> PathBuf {
+    state_dir(spec, state).join(ADMIN_TOKEN)
 }
 
 pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
@@ -197,7 +205,7 @@ mod tests {
             typed(&recipe.programs[0]),
             "/bin/trellis superlink --host 127.0.0.1 --port 4 --fleet-api-address 127.0.0.1:1 --control-api-address \
              127.0.0.1:2 --serverappio-api-address 127.0.0.1:3 --isolation subprocess --models-dir /h/models/fed \
-             --state-dir /h/fed/lab/coordinator/state --ssl-certfile /h/tls/server.pem --ssl-keyfile /h/tls/server.key \
+             --account-auth on --admin-token-file /h/fed/lab/coordinator/state/admin.token --state-dir /h/fed/lab/coordinator/state --ssl-certfile /h/tls/server.pem --ssl-keyfile /h/tls/server.key \
              --ssl-ca-certfile /h/tls/ca.crt --endpoint link.example.org --enable-supernode-auth --log-level debug"
         );
     }
@@ -219,5 +227,24 @@ mod tests {
              --gpu-memory-fraction 0.5"
         );
         assert_eq!(recipe.files.values().collect::<Vec<_>>(), ["\"partition-id\" = 0\n"]);
+    }
+
+    #[test]
+    fn every_superlink_asks_who_calls() {
+        let on_disk = |path: Option<&str>| Persistence::Disk { path: path.map(Into::into), size_bytes: None };
+        for (persistence, token) in [
+            (on_disk(None), "/h/fed/lab/coordinator/state/admin.token"),
+            (on_disk(Some("/data/link")), "/data/link/admin.token"),
+            (Persistence::Memory, "/h/fed/lab/coordinator/state/admin.token"),
+        ] {
+            for place in [place("coordinator"), with_tls(place("coordinator"))] {
+                let spec =
+                    CoordinatorSpec { persistence: persistence.clone(), ..testing::coordinator(Runtime::Trellis) };
+                let recipe = coordinator(&spec, &place).expect("a recipe");
+                let line = typed(&recipe.programs[0]);
+                assert!(line.contains(&format!(" --account-auth on --admin-token-file {token} ")), "{line}");
+                assert!(matches!(&recipe.probe, Probe::SuperLink { token: read, .. } if read == Path::new(token)));
+            }
+        }
     }
 }

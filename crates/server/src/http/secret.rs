@@ -6,18 +6,13 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use trellis_api::Role;
+use trellis_client::Token;
 use trellis_registry::{NewToken, Registry, RegistryError};
 
 use super::access::{now_ms, sha256};
 
 const FILE: &str = "admin.token";
-/// So that those who look for secrets in the wrong places know one.
-const PREFIX: &str = "trellis_";
-const RANDOM_BYTES: usize = 32;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AdminTokenError {
@@ -28,9 +23,7 @@ pub enum AdminTokenError {
 }
 
 pub fn fresh() -> String {
-    let mut bytes = [0; RANDOM_BYTES];
-    SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
-    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+    Token::draw().reveal().to_owned()
 }
 
 /// Makes the token of the administrator where there is none. One that was revoked stays so: with the file removed, the

@@ -133,6 +133,7 @@ pub async fn connection(sites: &Sites, view: &View) -> Result<Connection, Refusa
         insecure,
         root_certificates,
         root_certificates_path: path.map(|path| path.display().to_string()),
+        token_path: sites.token_path(federation).map(|path| path.display().to_string()),
     })
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> CoordinatorDraft {
         persistence: object.object("persistence", "Where runs, nodes, messages and models are kept.", persistence),
         isolation: object.or("isolation", choice(&ISOLATIONS), "subprocess", ISOLATION_HELP),
         resources: object.object("resources", "What it may use; no limit where nothing is said.", resources),
-        env: object.any("env", environment(), "Environment variables."),
+        env: object.any("env", environment(), "Environment variables. Only administrators see their values."),
         python: object.optional("python", path("/usr/bin/python3"), PYTHON_HELP),
         extra_args: object.any("extraArgs", arguments(), "Further arguments of the SuperLink, after all others."),
     };

@@ -79,7 +79,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
         resources: object.object("resources", "What each node may use; no limit where nothing is said.", resources),
         gpu: object.optional_object("gpu", "GPUs of each node; none without it.", gpu),
         node_config: object.any("nodeConfig", node_config(), CONFIG_HELP),
-        env: object.any("env", environment(), "Environment variables."),
+        env: object.any("env", environment(), "Environment variables. Only administrators see their values."),
         python: object.optional("python", path("/opt/torch/bin/python"), PYTHON_HELP),
         extra_args: object.any("extraArgs", arguments(), "Further arguments of each SuperNode, after all others."),
         scaling,

@@ -20,7 +20,7 @@ fn done(written: &Written) -> Vec<&Done> {
 fn a_new_file_is_made_and_goes_with_the_connection() {
     let home = tempfile::tempdir().unwrap();
     let (flwr, ca) = (home.path().join("flwr"), home.path().join("ca.crt"));
-    let written = write(Some(&flwr), None, "local", &connection(), Some(&ca)).unwrap();
+    let written = write(Some(&flwr), None, "local", &connection(), Some(&ca), None).unwrap();
     assert_eq!(done(&written), [&Done::Added]);
     let text = fs::read_to_string(flwr.join("config.toml")).unwrap();
     let expected = format!(
@@ -31,7 +31,7 @@ fn a_new_file_is_made_and_goes_with_the_connection() {
     );
     assert_eq!(text, expected);
     assert_eq!(ours(&text), Ok(vec!["local".to_owned()]));
-    let again = write(Some(&flwr), None, "local", &connection(), Some(&ca)).unwrap();
+    let again = write(Some(&flwr), None, "local", &connection(), Some(&ca), None).unwrap();
     assert_eq!(done(&again), [&Done::Unchanged]);
     let removed = remove(Some(&flwr), None, "local", Some(&ca)).unwrap();
     assert_eq!(done(&removed), [&Done::Removed]);
@@ -43,10 +43,10 @@ fn a_new_file_is_made_and_goes_with_the_connection() {
 fn links_and_permissions_of_files_stay() {
     let home = tempfile::tempdir().unwrap();
     let (real, link) = (home.path().join("dotfiles.toml"), home.path().join("config.toml"));
-    fs::write(&real, "[superlink]\n").unwrap();
+    fs::write(&real, "[superlink]\n", None).unwrap();
     fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
     symlink(&real, &link).unwrap();
-    let written = write(Some(home.path()), None, "local", &connection(), Some(Path::new("/ca.crt"))).unwrap();
+    let written = write(Some(home.path()), None, "local", &connection(), Some(Path::new("/ca.crt")), None).unwrap();
     assert!(written.is_ready());
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
@@ -57,8 +57,8 @@ fn links_and_permissions_of_files_stay() {
 fn what_cannot_be_changed_is_told_with_what_to_write() {
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join("config.toml");
-    fs::write(&config, "[superlink\n").unwrap();
-    let written = write(Some(home.path()), None, "local", &connection(), Some(Path::new("/ca.crt"))).unwrap();
+    fs::write(&config, "[superlink\n", None).unwrap();
+    let written = write(Some(home.path()), None, "local", &connection(), Some(Path::new("/ca.crt")), None).unwrap();
     assert!(!written.is_ready());
     let told = written.lines().join("\n");
     assert!(told.contains("no TOML") && told.contains("    [superlink.local]\n    address"), "{told}");
@@ -91,7 +91,7 @@ fn which_apps_are_touched() {
     assert_eq!(new, Some(Release { major: 1, minor: 42 }));
     assert_eq!(Release::parse("one"), None);
     let found = |text: &str, release| {
-        fs::write(directory.path().join("pyproject.toml"), text).unwrap();
+        fs::write(directory.path().join("pyproject.toml"), text, None).unwrap();
         app_here(directory.path(), release).is_some()
     };
     assert_eq!(app_here(&directory.path().join("nowhere"), old), None);
@@ -114,14 +114,14 @@ fn an_app_is_written_too_and_keeps_its_file() {
         (bare, "[tool.flwr.federations]\ndefault = \"lab\"\nlab = { address = \"127.0.0.1:8000\""),
         (own.as_str(), "[tool.flwr.federations.lab]\naddress = \"127.0.0.1:8000\"\n"),
     ] {
-        fs::write(&app, before).unwrap();
-        write(here, here, "lab", &connection(), ca).unwrap();
+        fs::write(&app, before, None).unwrap();
+        write(here, here, "lab", &connection(), ca, None).unwrap();
         let text = fs::read_to_string(&app).unwrap();
         assert!(text.starts_with(before) && text.contains(ours), "{text}");
         let moved = Connection { http: Some("127.0.0.1:7000".to_owned()), ..connection() };
-        assert_eq!(done(&write(here, here, "lab", &moved, ca).unwrap()), [&Done::Changed, &Done::Changed]);
-        assert_eq!(done(&write(here, here, "lab", &moved, ca).unwrap()), [&Done::Unchanged, &Done::Unchanged]);
-        assert_eq!(done(&write(here, here, "ward", &moved, ca).unwrap()), [&Done::Added, &Done::Added]);
+        assert_eq!(done(&write(here, here, "lab", &moved, ca, None).unwrap()), [&Done::Changed, &Done::Changed]);
+        assert_eq!(done(&write(here, here, "lab", &moved, ca, None).unwrap()), [&Done::Unchanged, &Done::Unchanged]);
+        assert_eq!(done(&write(here, here, "ward", &moved, ca, None).unwrap()), [&Done::Added, &Done::Added]);
         for name in ["ward", "lab"] {
             assert_eq!(done(&remove(here, here, name, None).unwrap()), [&Done::Removed, &Done::Removed]);
         }

@@ -2,14 +2,17 @@
 //! a network. It ends with the run, and leaves nothing behind but what it was told to keep.
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use trellis_client::{ListNodes, Security, SuperLink, Target};
+use trellis_client::{ListNodes, Security, SuperLink, Target, Token};
 use trellis_link::config::{AppTrust, Config as LinkConfig, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{ServeError, SuperLink as Link};
 use trellis_node::config::{self as node, AppMode, Config as NodeConfig, WarmSettings};
@@ -20,6 +23,8 @@ use crate::private_dir;
 use crate::remote::{Trouble, explain};
 
 const ANY_PORT: &str = "127.0.0.1:0";
+/// In the directory of the SuperLink, as it names one that it draws itself.
+const ADMIN_TOKEN: &str = "admin.token";
 /// For messages, replies and their objects of one node.
 const DISK_BYTES: u64 = 20 << 30;
 /// One bundle of an app, unpacked.
@@ -82,14 +87,20 @@ impl Federation {
             }
         };
         let failed = |error: ServeError| Trouble::failed(explain(&error), None);
-        let link = Link::start(link_config(wanted, &directory.join("superlink"))).await.map_err(failed)?;
+        let superlink_dir = directory.join("superlink");
+        let token = provide_token(&superlink_dir).map_err(|error| {
+            let what = format!("the token of the SuperLink cannot be kept in {}: {error}", superlink_dir.display());
+            Trouble::failed(what, Some("make room there, or give another --state-dir"))
+        })?;
+        let link = Link::start(link_config(wanted, &superlink_dir)).await.map_err(failed)?;
         let http = link.addresses().http;
-        let target =
-            Target { host: http.ip().to_string(), port: http.port(), security: Security::Plaintext, token: None };
+        let (host, security) = (http.ip().to_string(), Security::Plaintext);
+        let target = Target { host, port: http.port(), security, token: Some(token) };
         let (stop, stopping) = watch::channel(false);
         let mut nodes = JoinSet::new();
         for index in 0..wanted.nodes {
-            let config = node_config(wanted, &directory, index, target.clone());
+            // Nodes prove who they are by their keys.
+            let config = node_config(wanted, &directory, index, Target { token: None, ..target.clone() });
             nodes.spawn(trellis_node::serve(config, stopped(stopping.clone())));
         }
         let link = tokio::spawn(link.run_until(stopped(stopping)));
@@ -137,6 +148,16 @@ impl Federation {
     }
 }
 
+/// A new token for each start, that only this user can read.
+fn provide_token(directory: &Path) -> io::Result<Token> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let token = Token::draw();
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(token.reveal().as_bytes())?;
+    file.persist(directory.join(ADMIN_TOKEN))?;
+    Ok(token)
+}
+
 async fn stopped(mut stopping: watch::Receiver<bool>) {
     // Whoever is gone does not stop us any more: that is the same.
     let _ = stopping.wait_for(|stop| *stop).await;
@@ -153,7 +174,8 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         health_address: None,
         tls: None,
         endpoints: Vec::new(),
-        accounts: false,
+        // Other users of this machine reach its ports too.
+        accounts: true,
         isolation: if wanted.python_server_app { Isolation::Subprocess } else { Isolation::Process },
         python: wanted.python.clone(),
         dependency_installation: false,
@@ -162,7 +184,7 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         native_app: None,
         superexec_secret: None,
         app_trust: AppTrust::User,
-        admin_token: None,
+        admin_token: Some(directory.join(ADMIN_TOKEN)),
         run_defaults: Default::default(),
         state: StateLocation::Directory { directory: directory.to_owned(), database: None },
         supernode_auth: false,

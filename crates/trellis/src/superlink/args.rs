@@ -14,7 +14,7 @@ pub const SUPERLINK: Program = Program {
 
 const AFTER_HELP: &str = "\
 Examples:
-  Try it on one machine, without encryption:
+  Try it on one machine that nobody else uses, without encryption and accounts:
     {called} --insecure
 
   Serve a network with TLS, and only SuperNodes registered with `flwr supernode register`:
@@ -137,9 +137,10 @@ pub struct AddressArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Security (either --insecure or all three --ssl files)")]
 pub struct SecurityArgs {
-    /// Serve without TLS, this machine only
+    /// Serve without TLS, this machine only; for every user of this machine unless --account-auth is on
     ///
-    /// What is sent can be read and changed on the way, so other addresses than those of this machine are refused, unless
+    /// Without accounts, every user and program of this machine can submit runs, and so execute code as the user of this
+    /// SuperLink and on every node. `trellis up` and `trellis server` start SuperLinks that ask who calls. What is sent can be read and changed on the way, so other addresses than those of this machine are refused, unless
     /// --allow-insecure-network is given too.
     #[arg(long)]
     pub insecure: bool,
@@ -169,7 +170,7 @@ pub struct SecurityArgs {
     /// Whether `flwr` needs the token of an account: `on`, `off` or `auto` [default: auto]
     ///
     /// `auto`: on, unless the HTTP and the Control API can both be reached from this machine only. Who may submit a run
-    /// executes code here and on the nodes.
+    /// executes code here and on the nodes; without accounts, every user of this machine may.
     #[arg(long, value_name = "MODE")]
     pub account_auth: Option<String>,
 

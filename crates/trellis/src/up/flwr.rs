@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use trellis_api::Connection;
+use trellis_client::Token;
 
 use crate::flwr_connection::{self, app_here};
 use crate::python::FlwrHere;
@@ -16,7 +17,16 @@ pub async fn connect(name: &str, connection: &Connection, here: bool) -> Vec<Str
     let release = FlwrHere::look(false).await.and_then(|found| found.release());
     let directory = std::env::current_dir().unwrap_or_default();
     let app = app_here(&directory, release);
-    match flwr_connection::write(None, app.as_deref(), name, connection, certificates.as_deref()) {
+    let token = match token(connection, here) {
+        Ok(token) => token,
+        Err(why) => return vec![format!("`flwr` does not know it: {why}")],
+    };
+    match flwr_connection::write(None, app.as_deref(), name, connection, certificates.as_deref(), token.as_ref()) {
+        Ok(written) if token.is_none() && connection.token_path.is_some() => {
+            let mut lines = written.lines();
+            lines.push(format!("its SuperLink asks who calls: run `flwr login {name}` once"));
+            lines
+        }
         Ok(written) => written.lines(),
         Err(error) => vec![format!("`flwr` does not know it: {error}")],
     }
@@ -29,6 +39,13 @@ fn certificates(connection: &Connection, here: bool) -> Option<Option<PathBuf>> 
         (None, _) => Some(None),
         (Some(_), _) => None,
     }
+}
+
+/// What the SuperLink asks for; `None`: nothing, or it is on the server's machine.
+fn token(connection: &Connection, here: bool) -> Result<Option<Token>, String> {
+    let Some(path) = connection.token_path.as_deref().filter(|_| here) else { return Ok(None) };
+    let text = std::fs::read_to_string(path).map_err(|error| format!("its token in {path} cannot be read: {error}"))?;
+    Token::parse(&text).map(Some).map_err(|error| format!("there is no token in {path}: {error}"))
 }
 
 /// Takes away what was written for it.

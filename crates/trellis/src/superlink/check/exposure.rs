@@ -7,6 +7,9 @@ use super::Checker;
 use super::addresses::Addresses;
 use crate::settings::Place;
 
+const OPEN_HERE: &str = "no account is asked for: every user and every program of this machine can submit runs, and so \
+                         execute code as the user of this SuperLink and on every node; --account-auth on asks who calls";
+
 impl Checker<'_> {
     /// Plaintext must not leave this machine unnoticed.
     pub(super) fn plaintext(&mut self, addresses: &Addresses) {
@@ -39,9 +42,17 @@ impl Checker<'_> {
     pub(super) fn accounts(&mut self, addresses: &Addresses) -> bool {
         let reachable = on_network([&addresses.http, &addresses.control]);
         match self.raw.args.security.account_auth.as_deref() {
-            None | Some("auto") => !reachable.is_empty(),
+            None | Some("auto") => {
+                if reachable.is_empty() {
+                    self.warn(OPEN_HERE);
+                }
+                !reachable.is_empty()
+            }
             Some("on") => true,
             Some("off") => {
+                if reachable.is_empty() {
+                    self.warn(OPEN_HERE);
+                }
                 self.open_to_all(&reachable);
                 false
             }

@@ -433,6 +433,22 @@ fn whose_apps_are_believed_without_a_secret() {
 }
 
 #[test]
+fn a_superlink_that_asks_nobody_says_what_that_means() {
+    let tls = format!("{TLS} --host 127.0.0.1 --control-api-address 127.0.0.1:9093");
+    for (line, warned) in [
+        ("--insecure", true),
+        (tls.as_str(), true),
+        ("--insecure --account-auth off", true),
+        ("--insecure --account-auth on", false),
+        (TLS, false),
+    ] {
+        let warnings = good(line).warnings;
+        let told = warnings.iter().any(|text| text.starts_with("no account is asked for: every user"));
+        assert_eq!(told, warned, "{line}: {warnings:?}");
+    }
+}
+
+#[test]
 fn keepalive() {
     let warning = "strict firewalls forget a connection that is silent for 60 s";
     for (line, seconds, warned) in [

@@ -1,0 +1,174 @@
+//! The tokens of the official `flwr` command, where `flwr login` puts them: from 1.26 on in one file of its home, by address;
+//! in 1.25 in a file of the app for each federation. Their owner alone can read what is written here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use trellis_client::Token;
+
+use super::{Change, Done, file};
+
+/// In the home of the official command, a line of YAML for each value.
+pub const FILE: &str = "credentials.yaml";
+/// How the official command authenticates with a token.
+const AUTHN_TYPE: &str = "oidc";
+/// The directory of 1.25 within an app, and what is in it.
+const IN_APP: &str = ".flwr";
+const APP_CREDENTIALS: &str = ".credentials";
+const GITIGNORE: &str = ".gitignore";
+
+/// Takes away the token of one address, and puts one there for another. Nothing is told unless it fails.
+pub fn exchange(path: &Path, gone: Option<&str>, kept: Option<(&str, &Token)>) -> Option<Change> {
+    let outcome = match file::read(path) {
+        Ok(None) if kept.is_none() => Ok(()),
+        Ok(text) => exchanged(&text.unwrap_or_default(), gone, kept).and_then(|(text, is_new)| match is_new {
+            false if kept.is_none() => Ok(()),
+            _ if text.is_empty() => file::remove(path),
+            // Also one that is unchanged: others may have been able to read it.
+            _ => file::write_private(path, &text),
+        }),
+        Err(why) => Err(why),
+    };
+    failed(path, outcome)
+}
+
+fn failed(path: &Path, outcome: Result<(), String>) -> Option<Change> {
+    let left_alone = |why| Change { path: path.to_owned(), done: Done::LeftAlone { why, snippet: String::new() } };
+    outcome.err().map(left_alone)
+}
+
+/// The text, and whether it is another than before.
+fn exchanged(text: &str, gone: Option<&str>, kept: Option<(&str, &Token)>) -> Result<(String, bool), String> {
+    let is_plain = |line: &str| line.starts_with(|c: char| c.is_ascii_alphanumeric()) && line.contains(": ");
+    if !text.lines().all(|line| line.is_empty() || is_plain(line)) {
+        return Err("it is not as `flwr` writes it; `flwr login` puts a token there".to_owned());
+    }
+    let values = kept.map(|(address, token)| {
+        // There is nothing to renew: the token lasts until it is revoked.
+        [("authn-type", AUTHN_TYPE), ("oidc-access-token", token.reveal()), ("oidc-refresh-token", token.reveal())]
+            .map(|(name, value)| format!("{}{name}: {}", prefix(address), STANDARD.encode(value)))
+    });
+    let replaced: Vec<String> = gone.into_iter().chain(kept.map(|(address, _)| address)).map(prefix).collect();
+    let stays = |line: &&str| !replaced.iter().any(|prefix| line.starts_with(prefix.as_str()));
+    let mut lines: Vec<&str> = text.lines().filter(stays).collect();
+    lines.extend(values.iter().flatten().map(String::as_str));
+    let new: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let is_new = new != text;
+    Ok((new, is_new))
+}
+
+fn prefix(address: &str) -> String {
+    format!("flower.account-auth.{address}.")
+}
+
+/// Puts the token where 1.25 looks for it.
+pub fn save_in_app(app: &Path, name: &str, token: &Token) -> Option<Change> {
+    let path = in_app(app, name);
+    let text = serde_json::json!({
+        "authn-type": AUTHN_TYPE,
+        "flwr-oidc-access-token": token.reveal(),
+        "flwr-oidc-refresh-token": token.reveal(),
+    });
+    let outcome = file::write_private(&path, &text.to_string()).and_then(|()| {
+        let ignored = app.join(IN_APP).join(GITIGNORE);
+        match ignored.exists() {
+            true => Ok(()),
+            false => file::write(&ignored, &format!("{APP_CREDENTIALS}\n")),
+        }
+    });
+    failed(&path, outcome)
+}
+
+/// Takes it away, and the directories if nothing else is in them.
+pub fn remove_from_app(app: &Path, name: &str) -> Option<Change> {
+    let path = in_app(app, name);
+    if !path.exists() {
+        return None;
+    }
+    let outcome = file::remove(&path);
+    let directory = app.join(IN_APP);
+    // One that is not empty stays.
+    if fs::remove_dir(directory.join(APP_CREDENTIALS)).is_ok() {
+        let ignored = directory.join(GITIGNORE);
+        if fs::read_to_string(&ignored).is_ok_and(|text| text == format!("{APP_CREDENTIALS}\n")) {
+            let _ = fs::remove_file(&ignored);
+            let _ = fs::remove_dir(&directory);
+        }
+    }
+    failed(&path, outcome)
+}
+
+fn in_app(app: &Path, name: &str) -> PathBuf {
+    app.join(IN_APP).join(APP_CREDENTIALS).join(format!("{name}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const OTHERS: &str = "flower.account-auth.supergrid.flower.ai.authn-type: b2lkYw==\n";
+
+    fn token(text: &str) -> Token {
+        Token::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_token_comes_and_goes_and_those_of_others_stay() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(FILE);
+        fs::write(&path, OTHERS).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(exchange(&path, None, Some(("127.0.0.1:8000", &token("hush")))), None);
+        let expected = "flower.account-auth.127.0.0.1:8000.authn-type: b2lkYw==\n\
+                        flower.account-auth.127.0.0.1:8000.oidc-access-token: aHVzaA==\n\
+                        flower.account-auth.127.0.0.1:8000.oidc-refresh-token: aHVzaA==\n";
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{OTHERS}{expected}"));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(exchange(&path, Some("127.0.0.1:8000"), Some(("127.0.0.1:80", &token("hush")))), None);
+        let moved = expected.replace(":8000.", ":80.");
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{OTHERS}{moved}"));
+        assert_eq!(exchange(&path, Some("127.0.0.1:80"), None), None);
+        assert_eq!(fs::read_to_string(&path).unwrap(), OTHERS);
+    }
+
+    #[test]
+    fn a_file_that_was_made_for_the_token_goes_with_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("flwr").join(FILE);
+        assert_eq!(exchange(&path, Some("127.0.0.1:80"), None), None);
+        assert!(!path.exists());
+        assert_eq!(exchange(&path, None, Some(("127.0.0.1:80", &token("hush")))), None);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(exchange(&path, Some("127.0.0.1:80"), None), None);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_understood_is_left_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(FILE);
+        for text in ["{a: b}\n", "? a\n: b\n", "a:\n  b: c\n", "- a\n"] {
+            fs::write(&path, text).unwrap();
+            let change = exchange(&path, None, Some(("127.0.0.1:80", &token("hush")))).expect("a refusal");
+            assert!(matches!(change.done, Done::LeftAlone { .. }), "{change:?}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn an_app_of_1_25_has_a_file_for_each_federation() {
+        let app = tempfile::tempdir().unwrap();
+        assert_eq!(save_in_app(app.path(), "local", &token("hush")), None);
+        let path = app.path().join(".flwr/.credentials/local.json");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let found: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!((&found["authn-type"], &found["flwr-oidc-access-token"]), (&"oidc".into(), &"hush".into()));
+        assert_eq!(remove_from_app(app.path(), "local"), None);
+        assert_eq!(fs::read_dir(app.path()).unwrap().count(), 0);
+        assert_eq!(remove_from_app(app.path(), "local"), None);
+    }
+}
