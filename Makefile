@@ -62,6 +62,10 @@ interop: release ## unmodified Flower 1.25 to 1.42 around our SuperLink and our 
 	@$(PYTHON) tests/provision.py --usual > /dev/null || [ $$? -eq 75 ]
 	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py interop node network security train strategy models --matrix $(TARGET_DIR)/interop-matrix.json $(ARGS)
 
+.PHONY: attacks
+attacks: release ## what attackers try, with and without an identity, and that honest callers do not notice
+	TRELLIS_BIN=$(RELEASE_BIN) $(PYTHON) tests/run.py attacks $(ARGS)
+
 .PHONY: interop-table
 interop-table: ## put what the last whole `make interop` saw into the README
 	$(PYTHON) tests/matrix_table.py $(TARGET_DIR)/interop-matrix.json --update README.md
@@ -122,7 +126,7 @@ bench: release ## measure SuperLinks, whole rounds and aggregation beside the or
 	PYTHON=$(PYTHON) bench/run.sh $(ARGS)
 
 .PHONY: fuzz
-fuzz: ## feed garbage to a decoder for FUZZ_SECONDS (600); FUZZ_TARGET: object_decoder, context (what a VM is told), join (files of --join), document (Federations)
+fuzz: ## feed garbage to a decoder for FUZZ_SECONDS (600); FUZZ_TARGET: object_decoder, headers and frames (read before the sender is known), context (of a VM), join (files of --join), document (Federations)
 	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
 

@@ -95,9 +95,9 @@ fn has_right_type(api: Api, headers: &HeaderMap) -> bool {
     }
 }
 
-/// Load balancers ask for it under any name, and it tells nothing.
-fn is_health<B>(request: &Request<B>) -> Option<()> {
-    (request.method() == Method::GET && request.uri().path() == "/health").then_some(())
+/// Monitors and load balancers ask under any name; they only read, and no more than is meant for them.
+fn is_monitored<B>(port: Port, request: &Request<B>) -> bool {
+    port == Port::Metrics || (request.method() == Method::GET && request.uri().path() == "/health")
 }
 
 /// An answer over HTTP.
@@ -170,7 +170,9 @@ impl Front {
         line: Line,
         request: Request<Incoming>,
     ) -> Response<Payload> {
-        if let Err(foreign) = self.hosts.check(&request).or_else(|foreign| is_health(&request).ok_or(foreign)) {
+        if !is_monitored(port, &request)
+            && let Err(foreign) = self.hosts.check(&request)
+        {
             return self.foreign(remote, &foreign);
         }
         let transport = Transport::of(request.headers());

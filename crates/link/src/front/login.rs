@@ -9,6 +9,7 @@ use trellis_core::account::Permission;
 use trellis_front::Payload;
 use trellis_front::http::with_type;
 
+use super::door::STRANGER_TIMEOUT;
 use crate::api::account::authenticate;
 use crate::link::Link;
 
@@ -25,10 +26,14 @@ pub async fn page(link: &Link, request: Request<Incoming>) -> Response<Payload> 
             let code = request.uri().query().and_then(|query| field(query.as_bytes(), "code")).unwrap_or_default();
             html(StatusCode::OK, &form(&code, ""))
         }
-        Method::POST => match Limited::new(request.into_body(), MAX_FORM_BYTES).collect().await {
-            Ok(body) => approve(link, &body.to_bytes()),
-            Err(_) => html(StatusCode::PAYLOAD_TOO_LARGE, &form("", "The form was too long.")),
-        },
+        Method::POST => {
+            let body = Limited::new(request.into_body(), MAX_FORM_BYTES).collect();
+            match tokio::time::timeout(STRANGER_TIMEOUT, body).await {
+                Ok(Ok(body)) => approve(link, &body.to_bytes()),
+                Ok(Err(_)) => html(StatusCode::PAYLOAD_TOO_LARGE, &form("", "The form was too long.")),
+                Err(_) => html(StatusCode::REQUEST_TIMEOUT, &form("", "The form came too slowly.")),
+            }
+        }
         _ => html(StatusCode::METHOD_NOT_ALLOWED, &form("", "This page is for a form.")),
     }
 }

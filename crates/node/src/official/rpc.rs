@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::http::kebab;
-use trellis_front::{Answer, MessageReader, Transport, malformed};
+use trellis_front::{Answer, MessageReader, Transport, decode};
 
 use super::caller::Caller;
 use super::{api, objects};
@@ -102,7 +102,7 @@ macro_rules! launcher {
             Box::pin(async move {
                 let body = body.whole().await?;
                 caller.check_launcher(&body)?;
-                let request = prost::Message::decode(body).map_err(|_| malformed("the message cannot be read"))?;
+                let request = decode(body)?;
                 Ok(Answer::message(&api::$handler(&caller.server.board, request).await))
             })
         }

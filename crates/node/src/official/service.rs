@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::{
-    Answer, MessageReader, Payload, Peer, Service, SuperexecSecret, Transport, grpc, http as plain, refusal,
+    Answer, Hosts, MessageReader, Payload, Peer, Service, SuperexecSecret, Transport, grpc, http as plain, refusal,
 };
 
 use super::board::Board;
@@ -30,6 +30,7 @@ pub struct Server {
     pub objects: Objects,
     /// What SuperExecs sign with; `None`: whoever reaches the port may take jobs.
     pub secret: Option<SuperexecSecret>,
+    hosts: Hosts,
     large: Semaphore,
     stop: CancellationToken,
 }
@@ -41,7 +42,8 @@ impl Server {
         secret: Option<SuperexecSecret>,
         stop: CancellationToken,
     ) -> Arc<Server> {
-        Arc::new(Server { board, objects, secret, large: Semaphore::new(LARGE_MESSAGES), stop })
+        let (hosts, large) = (Hosts::new(Vec::new(), None), Semaphore::new(LARGE_MESSAGES));
+        Arc::new(Server { board, objects, secret, hosts, large, stop })
     }
 }
 
@@ -54,6 +56,9 @@ impl Service for AppPort {
     fn opened(&self) {}
 
     async fn answer(&self, peer: Peer, request: Request<Incoming>) -> Response<Payload> {
+        if let Err(foreign) = self.0.hosts.check(&request) {
+            return plain::error(foreign.status(), 0, &foreign.to_string());
+        }
         let transport = Transport::of(request.headers());
         let Some(rpc) = rpc::find(transport, request.uri().path()) else { return elsewhere(transport, &request) };
         if transport == Transport::Http {

@@ -43,6 +43,7 @@ fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
         health_address: None,
         tls: None,
         endpoints: Vec::new(),
+        allowed_hosts: Vec::new(),
         accounts: false,
         isolation: Isolation::Process,
         python: None,

@@ -174,6 +174,7 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         health_address: None,
         tls: None,
         endpoints: Vec::new(),
+        allowed_hosts: Vec::new(),
         // Other users of this machine reach its ports too.
         accounts: true,
         isolation: if wanted.python_server_app { Isolation::Subprocess } else { Isolation::Process },

@@ -57,7 +57,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub trust: Option<String>,
 
-    /// Name or address by which clients call the server; may be given several times
+    /// Name by which clients call the server; may be given several times
+    ///
+    /// Requests under other names are refused, because a web page can give its own name to any address (DNS rebinding).
+    /// IP addresses, names without a dot, and names of the certificate are always answered.
     #[arg(long, value_name = "HOST")]
     pub host: Vec<String>,
 

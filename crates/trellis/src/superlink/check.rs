@@ -50,6 +50,7 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
     // A refused value is replaced by its default so that the checks can go on; the result is then never used.
     let addresses = checker.addresses();
     let endpoints = checker.endpoints();
+    let allowed_hosts = checker.allowed_hosts();
     let tls = checker.tls();
     checker.plaintext(&addresses);
     let accounts = checker.accounts(&addresses);
@@ -79,6 +80,7 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
         health_address: addresses.health.text(),
         tls,
         endpoints,
+        allowed_hosts,
         accounts,
         isolation: apps.isolation,
         python: apps.python,

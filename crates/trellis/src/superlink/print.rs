@@ -29,7 +29,7 @@ fn rows(checked: &Checked) -> Vec<Row> {
 
 fn addresses(Checked { config, .. }: &Checked) -> Vec<Row> {
     let http = Address::parse(&config.http_address).ok();
-    let endpoints = (!config.endpoints.is_empty()).then(|| Value::from(config.endpoints.clone()));
+    let list = |hosts: &[String]| (!hosts.is_empty()).then(|| Value::from(hosts.to_vec()));
     vec![
         ("host", http.as_ref().map(|http| http.host.to_string().into())),
         ("port", http.map(|http| i64::from(http.port).into())),
@@ -38,7 +38,8 @@ fn addresses(Checked { config, .. }: &Checked) -> Vec<Row> {
         ("serverappio-api-address", text(&config.serverappio_address)),
         ("health-server-address", config.health_address.as_deref().and_then(text)),
         ("metrics-address", config.metrics_address.as_deref().and_then(text)),
-        ("endpoint", endpoints),
+        ("endpoint", list(&config.endpoints)),
+        ("allowed-host", list(&config.allowed_hosts)),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Who gets in: every route of the table is tried as everybody who must not.
 
 use axum::body::Body;
-use http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
 use trellis_api::Role;
 
@@ -108,5 +108,15 @@ async fn names_of_others_are_refused_everywhere() {
     for path in ["/api/v1/me", "/health", "/"] {
         let request = http::Request::get(path).header(HOST, "rebound.example").body(Body::empty()).unwrap();
         assert_eq!(desk.hear(request).await.word(), "wrong-host", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_elsewhere_may_not_call() {
+    let desk = Desk::new().await;
+    for (origin, good) in [("http://localhost:80", true), ("http://evil.example", false), ("null", false)] {
+        let request = http::Request::get("/health").header(HOST, "localhost:80").header(ORIGIN, origin);
+        let told = desk.hear(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(told.status == StatusCode::OK, good, "{origin}");
     }
 }

@@ -14,6 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use trellis_api::{PROBLEM_JSON, Role};
+use trellis_front::Hosts;
 use trellis_registry::NewToken;
 
 use crate::http::access::{now_ms, sha256};

@@ -43,25 +43,26 @@ impl<'a> Checker<'a> {
 
     /// The names clients use, without ports.
     pub(super) fn endpoints(&mut self) -> Vec<String> {
-        let args = &self.raw.args;
-        let mut endpoints = Vec::new();
-        for text in &args.addresses.endpoint {
+        self.hosts("endpoint", &self.raw.args.addresses.endpoint)
+    }
+
+    /// Further names under which HTTP requests are answered, without ports.
+    pub(super) fn allowed_hosts(&mut self) -> Vec<String> {
+        self.hosts("allowed-host", &self.raw.args.addresses.allowed_host)
+    }
+
+    fn hosts(&mut self, flag: &'static str, given: &[String]) -> Vec<String> {
+        let mut hosts = Vec::new();
+        for text in given {
             match Host::parse_endpoint(text) {
-                Ok(host) => endpoints.push(host.to_string()),
+                Ok(host) => hosts.push(host.to_string()),
                 Err(why) => {
-                    let what = format!("--endpoint: {text:?} is not what a client connects to: {why}");
-                    self.refuse(
-                        &["endpoint"],
-                        what,
-                        "write it like link.example.org, 10.0.0.7:9092 or [2001:db8::7]:9092",
-                    );
+                    let what = format!("--{flag}: {text:?} is not what a client connects to: {why}");
+                    self.refuse(&[flag], what, "write it like link.example.org, 10.0.0.7:9092 or [2001:db8::7]:9092");
                 }
             }
         }
-        if args.security.insecure && !endpoints.is_empty() {
-            self.warn("--endpoint has no effect with --insecure: there is no certificate to cover it");
-        }
-        endpoints
+        hosts
     }
 
     /// The Control API's address, and the flag that gave it.
