@@ -2,10 +2,10 @@
 
 import hashlib
 import io
-import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import grpc
@@ -43,6 +43,8 @@ SUPERLINK = 1
 PROJECT = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'\n"
 # More than any model needs, and what once held the store for a minute.
 TOO_MANY_OBJECTS = 1_000_000
+# Of a large model.
+MANY_OBJECTS = 20_000
 # A heartbeat that waits for longer is one that the attack has delayed.
 DELAY_LIMIT_S = 5.0
 
@@ -51,7 +53,8 @@ class SigningNode:
     """A node that speaks the Fleet API by itself, and so can say what no program of Flower says."""
 
     def __init__(self, superlink: Superlink):
-        options = [("grpc.max_send_message_length", -1)]
+        # A connection of its own: what another node sends must not stand in its way.
+        options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.insecure_channel(superlink.fleet_address, options)
         self._stub = FleetStub(self._channel)
         self._key = ec.generate_private_key(ec.SECP384R1())
@@ -65,20 +68,30 @@ class SigningNode:
         return Node(node_id=self.node_id)
 
     def call(self, rpc: str, request):
+        return getattr(self._stub, rpc)(request, metadata=self._signed(), timeout=CALL_LIMIT_S)
+
+    def send(self, rpc: str, message: bytes) -> grpc.StatusCode:
+        """A call whose message is encoded already; how it is answered."""
+        try:
+            self._channel.unary_unary(f"/flwr.proto.Fleet/{rpc}")(message, metadata=self._signed(), timeout=CALL_LIMIT_S)
+        except grpc.RpcError as error:
+            return error.code()
+        return grpc.StatusCode.OK
+
+    def _signed(self) -> list[tuple[str, str | bytes]]:
         timestamp = datetime.now(UTC).isoformat()
         signature = self._key.sign(timestamp.encode(), ec.ECDSA(hashes.SHA256()))
-        metadata = [
+        return [
             ("flwr-public-key-bin", self._pem),
             ("flwr-signature-bin", signature),
             ("flwr-timestamp", timestamp),
         ]
-        return getattr(self._stub, rpc)(request, metadata=metadata, timeout=CALL_LIMIT_S)
 
     def pull(self) -> Message:
         return self.call("PullMessages", PullMessagesRequest(node=self.node)).messages_list[0]
 
-    def reply(self, to: Message, children: list[ObjectTree]):
-        """Announce a reply with this tree."""
+    def reply(self, to: Message, children: list[ObjectTree]) -> PushMessagesRequest:
+        """The announcement of a reply with this tree."""
         metadata = Metadata()
         metadata.CopyFrom(to.metadata)
         metadata.src_node_id, metadata.dst_node_id = self.node_id, SUPERLINK
@@ -87,8 +100,7 @@ class SigningNode:
         metadata.created_at, metadata.ttl = time.time(), TTL_S / 2
         tree = ObjectTree(object_id=metadata.message_id, children=children)
         message = Message(metadata=metadata, content=RecordDict())
-        request = PushMessagesRequest(node=self.node, messages_list=[message], message_object_trees=[tree])
-        return self.call("PushMessages", request)
+        return PushMessagesRequest(node=self.node, messages_list=[message], message_object_trees=[tree])
 
     def close(self) -> None:
         self._channel.close()
@@ -171,7 +183,8 @@ def test_a_node_cannot_spoil_what_another_run_will_send(stage):
     message, tree, objects = other.instruction(victim.node_id, "a model that both know")
 
     bogus = [ObjectTree(object_id="ab" * 32)]
-    attacker.reply(asked, [ObjectTree(object_id=spoilt.object_id, children=bogus) for spoilt in (tree, *tree.children)])
+    false = [ObjectTree(object_id=spoilt.object_id, children=bogus) for spoilt in (tree, *tree.children)]
+    attacker.call("PushMessages", attacker.reply(asked, false))
     other.send(message, tree, objects)
 
     assert victim.pull().metadata.message_id == tree.object_id
@@ -182,28 +195,23 @@ def test_a_huge_tree_is_refused_and_delays_nobody(stage):
     run = stage.run()
     run.send(*run.instruction(attacker.node_id, "train"))
     asked = attacker.pull()
-    huge = [ObjectTree(object_id=f"{number:064x}") for number in range(TOO_MANY_OBJECTS)]
-    told: list[grpc.StatusCode] = []
 
-    def attack() -> None:
-        try:
-            attacker.reply(asked, huge)
-            told.append(grpc.StatusCode.OK)
-        except grpc.RpcError as error:
-            told.append(error.code())
+    def numbered(count: int) -> list[ObjectTree]:
+        return [ObjectTree(object_id=f"{number:064x}") for number in range(count)]
 
-    attacking = threading.Thread(target=attack)
-    attacking.start()
-    delays = []
-    while attacking.is_alive():
-        began = time.monotonic()
-        honest.call("SendNodeHeartbeat", SendNodeHeartbeatRequest(node=honest.node, heartbeat_interval=30))
-        delays.append(time.monotonic() - began)
-    attacking.join()
+    huge = attacker.reply(asked, numbered(TOO_MANY_OBJECTS)).SerializeToString()
 
-    assert told in ([grpc.StatusCode.INVALID_ARGUMENT], [grpc.StatusCode.RESOURCE_EXHAUSTED])
+    with ThreadPoolExecutor(1) as attacking:
+        attack = attacking.submit(attacker.send, "PushMessages", huge)
+        delays = []
+        while not attack.done():
+            began = time.monotonic()
+            honest.call("SendNodeHeartbeat", SendNodeHeartbeatRequest(node=honest.node, heartbeat_interval=30))
+            delays.append(time.monotonic() - began)
+
+    assert attack.result() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
     assert max(delays) < DELAY_LIMIT_S
-    attacker.reply(asked, [ObjectTree(object_id=f"{number:064x}") for number in range(1000)])
+    attacker.call("PushMessages", attacker.reply(asked, numbered(MANY_OBJECTS)))
 
 
 def submitted(control: AccountControl) -> int:
