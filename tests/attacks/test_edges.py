@@ -26,7 +26,7 @@ STRANGER = 54_321
 
 def call(workspace: Workspace, *words: str) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [str(trellis_binary()), "supernode", *words],
+        [str(trellis_binary()), *words],
         env=workspace.env(),
         cwd=workspace.root,
         capture_output=True,
@@ -50,7 +50,7 @@ def test_a_join_secret_writes_no_file_outside_of_the_state_directory(workspace, 
     file.write_text(secret({"node-0.toml": settings, name: "stolen"}))
     before = {path for path in workspace.root.rglob("*")}
 
-    answer = call(workspace, "--join", str(file), "--state-dir", str(workspace.root / "a" / "b" / "state"), *mode)
+    answer = call(workspace, "supernode", "--join", str(file), "--state-dir", str(workspace.root / "a" / "b" / "state"), *mode)
 
     assert answer.returncode == 2, answer.stderr
     assert "has no name that a Secret can have" in answer.stderr
@@ -62,7 +62,7 @@ def test_an_honest_join_secret_still_works_and_a_look_at_it_leaves_nothing(works
     file.write_text(secret({"address": "far:1", "node-0.toml": 'superlink = "far:1"\ninsecure = true\n'}))
     state = workspace.root / "state"
 
-    answer = call(workspace, "--join", str(file), "--state-dir", str(state), "--print-config")
+    answer = call(workspace, "supernode", "--join", str(file), "--state-dir", str(state), "--print-config")
 
     assert answer.returncode == 0, answer.stderr
     assert 'superlink' in answer.stdout and '"far:1"' in answer.stdout
@@ -85,7 +85,7 @@ def test_a_yaml_bomb_is_refused_with_little_memory(workspace, flag):
     file.write_text(text)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 
-    answer = call(workspace, "--insecure", "--superlink", "localhost:1", flag, str(file))
+    answer = call(workspace, "supernode", "--insecure", "--superlink", "localhost:1", flag, str(file))
 
     assert answer.returncode == 2, answer.stderr
     assert "counted with what aliases repeat" in answer.stderr
@@ -174,15 +174,7 @@ def test_a_state_directory_of_another_user_is_refused(workspace, program):
         "server": ["server", "--home", str(state), "--listen", "127.0.0.1:0"],
     }[program]
 
-    answer = subprocess.run(
-        [str(trellis_binary()), *words],
-        env=workspace.env(),
-        cwd=workspace.root,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_LIMIT_S,
-        check=False,
-    )
+    answer = call(workspace, *words)
 
     assert answer.returncode != 0
     assert f"belongs to the user with id {STRANGER}" in answer.stdout + answer.stderr

@@ -183,6 +183,16 @@ impl Findings {
                 to_do: "set spec.version to the release, as \"1.42.0\"".to_owned(),
             });
         }
+        if program.before(TRELLIS_KNOWS.0) {
+            self.note(Problem {
+                place: place.to_owned(),
+                what: format!(
+                    "the image {image} holds {program}, which is older than {}: it may not know arguments that it is given, and end",
+                    TRELLIS_KNOWS.0
+                ),
+                to_do: format!("use an image of {} or later", TRELLIS_KNOWS.0),
+            });
+        }
     }
 
     /// `spec.version` says one release, and the tag of an official image another one.

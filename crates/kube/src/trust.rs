@@ -33,7 +33,7 @@ pub use self::names::{Names, ServiceSeen};
 pub use self::rotation::Rollout;
 pub use self::secret::{SecretSeen, SecretWanted};
 use crate::federation::{Federation, TlsMode};
-use crate::object::Object;
+use crate::object::{Identity, Object, Owner};
 use crate::render::{Problem, Trust};
 use crate::status::Condition;
 
@@ -151,6 +151,23 @@ pub fn kinds(federation: &Federation) -> &'static [&'static str] {
         TlsMode::CertManager => &["Secret", given::CERTIFICATE_KIND],
         TlsMode::Off | TlsMode::Auto | TlsMode::Secret => &["Secret"],
     }
+}
+
+/// Secrets with keys of a time with TLS, where TLS is off now. They stay: deleting them would make every copy of the bundle
+/// worthless if TLS was turned off by mistake.
+pub fn unused(federation: &Federation, live: &BTreeMap<Identity, Object>, owner: Owner<'_>) -> Option<Problem> {
+    if mode(federation) != TlsMode::Off {
+        return None;
+    }
+    let names = [authority_name(federation), server_name(federation), bundle_name(federation)];
+    let of = |name: &String| Identity { api_version: "v1".to_owned(), kind: "Secret".to_owned(), name: name.clone() };
+    let is_there = |name: &String| live.get(&of(name)).is_some_and(|secret| secret.is_of(owner));
+    let left: Vec<String> = names.into_iter().filter(is_there).collect();
+    (!left.is_empty()).then(|| Problem {
+        place: "spec.security.tls".to_owned(),
+        what: format!("TLS is off, and Secrets with keys of the time before are still there: {}", left.join(", ")),
+        to_do: format!("if TLS stays off, delete them: kubectl delete secret {}", left.join(" ")),
+    })
 }
 
 /// What is wrong with the resource, as far as certificates go.

@@ -185,7 +185,9 @@ impl Pass<'_> {
             };
             let rendered = render(&self.federation, &ground);
             self.troubles.extend(rendered.problems.iter().map(Trouble::of_problem));
-            findings.conditions.push(status::advice(&rendered.notes));
+            let unused = trellis_kube::trust::unused(&self.federation, &self.seen.objects, self.owner());
+            let notes: Vec<Problem> = rendered.notes.into_iter().chain(unused).collect();
+            findings.conditions.push(status::advice(&notes));
             if rendered.problems.is_empty() {
                 self.bring_about(rendered.objects).await;
             }

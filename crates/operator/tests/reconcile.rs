@@ -456,6 +456,10 @@ fn what_security_made_goes_when_it_is_not_wanted_any_more() {
     stage.until_there("secret/fl-superlink-tls");
     stage.patch("federation/fl", &json!({"spec": {"sites": null, "security": {"tls": {"mode": "off"}}}}));
     stage.until_gone("secret/fl-join-lab");
+    let left = "kubectl delete secret fl-authority fl-superlink-tls fl-trust";
+    stage.until("federation/fl", |seen| {
+        condition(seen, "Advice").filter(|told| text(&told["message"]).contains(left)).map(drop)
+    });
 }
 
 /// S8: metrics tell what was done and how federations are; health is told too.

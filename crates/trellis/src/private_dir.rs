@@ -10,7 +10,9 @@ const PRIVATE_DIRECTORY: u32 = 0o700;
 /// Bits of the group and of others.
 const NOT_PRIVATE: u32 = 0o077;
 const ROOT: u32 = 0;
-/// What the names of our files begin with. In a directory with other names the modes of ours are repaired, and that of the
+/// A directory with one of these has been a state directory before.
+const MARKS: [&str; 2] = ["lock", "superlink"];
+/// What the names of our files begin with. In a state directory with other names the modes of ours are repaired, and that of the
 /// directory itself is left alone: it may be `/tmp`, or a home.
 const OWN_NAMES: [&str; 21] = [
     "admin.token",
@@ -68,11 +70,12 @@ pub fn claim(path: &Path) -> Result<(), ClaimError> {
     if found.mode() & NOT_PRIVATE == 0 {
         return Ok(());
     }
+    let is_state = MARKS.iter().any(|mark| path.join(mark).exists());
     let mut all_ours = true;
     for entry in fs::read_dir(path).map_err(io)? {
         let entry = entry.map_err(io)?;
         let name = entry.file_name();
-        match OWN_NAMES.iter().any(|own| name.to_string_lossy().starts_with(own)) {
+        match is_state && OWN_NAMES.iter().any(|own| name.to_string_lossy().starts_with(own)) {
             true => repair(&entry.path(), user)?,
             false => all_ours = false,
         }
@@ -156,9 +159,12 @@ mod tests {
         fs::set_permissions(home.path(), Permissions::from_mode(0o1777)).expect("set");
         make(&home.path().join("node.db"), Some(""), 0o644);
         make(&home.path().join("letters"), Some(""), 0o644);
+        let modes = || ["", "node.db", "letters"].map(|name| mode(&home.path().join(name)));
         claim(home.path()).expect("claimed");
-        let found = ["", "node.db", "letters"].map(|name| mode(&home.path().join(name)));
-        assert_eq!(found, [0o1777, 0o600, 0o644]);
+        assert_eq!(modes(), [0o1777, 0o644, 0o644], "nothing says that this was a state directory");
+        make(&home.path().join("lock"), Some(""), 0o600);
+        claim(home.path()).expect("claimed");
+        assert_eq!(modes(), [0o1777, 0o600, 0o644]);
     }
 
     #[test]

@@ -91,8 +91,8 @@ impl Scratch {
 /// `None` if a node is started, or nothing is joined.
 fn scratch(raw: &RawArgs<SupernodeArgs>) -> io::Result<Option<Scratch>> {
     let place = here::with_surroundings(|around| bundle_place(raw, around));
-    let Some((_, kept)) = place.filter(|_| raw.args.inspection.print_config) else { return Ok(None) };
-    Ok(Some(Scratch { directory: tempfile::tempdir()?, kept }))
+    let Some((_, state_dir)) = place.filter(|_| raw.args.inspection.print_config) else { return Ok(None) };
+    Ok(Some(Scratch { directory: tempfile::tempdir()?, kept: state_dir.join(join::DIRECTORY) }))
 }
 
 /// What `--join` brings, below what is said beside it.
@@ -103,9 +103,16 @@ fn with_bundle(
     scratch: Option<&Scratch>,
 ) -> Result<RawArgs<SupernodeArgs>, ExitCode> {
     let place = here::with_surroundings(|around| bundle_place(&raw, around));
-    let Some((path, kept)) = place else { return Ok(raw) };
-    let directory = scratch.map_or(&*kept, |scratch| scratch.directory.path());
-    match join::settings(&path, raw.args.identity.node.as_deref(), directory) {
+    let Some((path, state_dir)) = place else { return Ok(raw) };
+    let directory =
+        scratch.map_or_else(|| state_dir.join(join::DIRECTORY), |scratch| scratch.directory.path().to_owned());
+    // One that is not there yet is made with the first entry. Whoever owns it could read the key of the node.
+    let claimed = match scratch.is_none() && state_dir.exists() {
+        true => private_dir::claim(&state_dir)
+            .map_err(|error| vec![(error.to_string(), "name another directory with --state-dir".to_owned())]),
+        false => Ok(()),
+    };
+    match claimed.and_then(|()| join::settings(&path, raw.args.identity.node.as_deref(), &directory)) {
         Ok(base) => here::read_over(Some(&base), flags, arguments),
         Err(problems) => {
             let place = raw.sources.get("join").unwrap_or(&Source::Default).locate("join");
@@ -116,14 +123,13 @@ fn with_bundle(
     }
 }
 
-/// Where what `--join` names is, and the directory that keeps its entries. Without a place for the state nothing is kept; that is
-/// told by the checks.
+/// Where what `--join` names is, and the state directory. Without a place for the state nothing is kept; that is told by the
+/// checks.
 fn bundle_place(raw: &RawArgs<SupernodeArgs>, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
     let checker = Checker::new(raw, around);
     let path = checker.resolve("join", raw.args.identity.join.as_deref()?);
     let given = raw.args.identity.state_dir.as_deref().map(|given| checker.resolve("state-dir", given));
-    let state_dir = given.or_else(|| checker.default_state_dir("supernode"))?;
-    Some((path, state_dir.join(join::DIRECTORY)))
+    Some((path, given.or_else(|| checker.default_state_dir("supernode"))?))
 }
 
 /// Lets clap read what follows: what is asked of a running node has few flags, and no configuration file.

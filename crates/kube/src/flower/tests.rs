@@ -189,6 +189,17 @@ fn unknown_images_are_told_once() {
 }
 
 #[test]
+fn releases_before_the_first_that_is_known_are_told() {
+    let notes = |image: &str| {
+        let federation = federation(json!({"superlink": {"image": image}}));
+        Programs::of(&federation).findings(&federation).notes.into_iter().map(|note| note.what).collect::<Vec<_>>()
+    };
+    let told = notes("flwr/superlink:1.17.0");
+    assert!(told.iter().any(|what| what.contains("holds Flower 1.17, which is older than 1.25")), "{told:?}");
+    assert!(!notes("flwr/superlink:1.25.0").iter().any(|what| what.contains("older")));
+}
+
+#[test]
 fn what_users_give_is_not_given_twice() {
     let given: Vec<String> = ["--isolation", "process", "--port=81", "--port=82"].map(str::to_owned).to_vec();
     let mut arguments = Arguments::beside(&given);

@@ -204,9 +204,7 @@ fn index(entries: &Entries, node: Option<&str>) -> Result<u32, Wrong> {
 
 /// Each file appears whole, and is its user's alone.
 fn keep(directory: &Path, entries: &Entries, files: &[String]) -> io::Result<()> {
-    for directory in directory.parent().into_iter().chain([directory]) {
-        private_dir::claim(directory).map_err(io::Error::other)?;
-    }
+    private_dir::claim(directory).map_err(io::Error::other)?;
     for name in files {
         // Made with mode 0600.
         let mut file = NamedTempFile::new_in(directory)?;
