@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 use trellis_one::flow::{FlowVersion, Instantiation, KeptTemplate, OneFlow, Service};
 use trellis_one::{
-    Endpoint, Error, FlowRefusal, Image, Oned, Session, Template, Update, Vm, VmFilter, explain, explain_message,
+    Endpoint, Error, FlowRefusal, Image, Oned, Session, Template, Update, Vm, VmFilter, Zone, explain, explain_message,
     session_file,
 };
 use trellis_spec::{Name, OneSite};
@@ -42,9 +42,9 @@ pub struct Cloud {
     callers: Mutex<Option<Arc<Callers>>>,
 }
 
-struct Callers {
-    oned: Oned,
-    flow: OneFlow,
+pub struct Callers {
+    pub oned: Oned,
+    pub flow: OneFlow,
 }
 
 impl Cloud {
@@ -166,7 +166,7 @@ fn is_ending(step: &Step) -> bool {
     )
 }
 
-async fn connect(one: &OneSite) -> Result<Callers, Trouble> {
+pub async fn connect(one: &OneSite) -> Result<Callers, Trouble> {
     let lasting = |why: String| Trouble { why, passes: false };
     let variable = |name: &str| std::env::var(name).ok();
     let (one_auth, home) = (variable("ONE_AUTH"), variable("HOME"));
@@ -181,8 +181,29 @@ async fn connect(one: &OneSite) -> Result<Callers, Trouble> {
     };
     let oned = Oned::new(endpoint, session.clone());
     let version = FlowVersion::of(&oned.version().await?).map_err(lasting)?;
+    if let Some(zone) = &one.zone
+        && let Some(problem) = zone_problem(&oned.zones().await?, zone, oned.endpoint())
+    {
+        return Err(lasting(problem));
+    }
     let flow = OneFlow::new(flow, &session, version);
     Ok(Callers { oned, flow })
+}
+
+/// Why an endpoint is not that of the zone that a document names. Zones tell their endpoints as their own machines call them, so
+/// that one which no zone tells proves nothing.
+pub fn zone_problem(zones: &[Zone], wanted: &str, endpoint: &Endpoint) -> Option<String> {
+    let number = wanted.parse::<i32>().ok();
+    let Some(zone) = zones.iter().find(|zone| zone.name == wanted || Some(zone.id) == number) else {
+        let names: Vec<&str> = zones.iter().map(|zone| zone.name.as_str()).collect();
+        return Some(format!("there is no zone {wanted} at {endpoint}: there are {}", names.join(", ")));
+    };
+    let is_here = |zone: &Zone| {
+        Endpoint::parse(&zone.endpoint).is_ok_and(|own| (&own.host, own.port) == (&endpoint.host, endpoint.port))
+    };
+    let other = zones.iter().find(|other| other.id != zone.id && is_here(other)).filter(|_| !is_here(zone))?;
+    let (here, there) = (&other.name, &zone.endpoint);
+    Some(format!("{endpoint} is the endpoint of zone {here}, not of zone {wanted}: give that one's, {there}"))
 }
 
 fn is_own(template: &Template, federation: &Name, site: &Name) -> bool {
@@ -263,4 +284,36 @@ fn seen(id: i32) -> u32 {
 
 fn sent(id: u32) -> i32 {
     i32::try_from(id).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_date_in_front_of_a_message_is_left_out() {
+        for (message, expected) in [
+            ("Sun Nov 15 07:25:28 2026: [HOST] Not enough MEMORY on hosts: 3", "[HOST] Not enough MEMORY on hosts: 3"),
+            ("Sun Nov  5 07:25:28 2026: no", "no"),
+            ("Error performing action a: b: c", "Error performing action a: b: c"),
+            ("short", "short"),
+        ] {
+            assert_eq!(undated(message), expected);
+        }
+    }
+
+    #[test]
+    fn a_zone_is_checked_against_the_endpoint_as_far_as_that_can_be_known() {
+        let zone = |id, name: &str, endpoint: &str| Zone { id, name: name.to_owned(), endpoint: endpoint.to_owned() };
+        let zones = [zone(0, "main", "http://a.example:2633/RPC2"), zone(1, "edge", "http://b.example:2633/RPC2")];
+        let at = |url: &str| Endpoint::parse(url).expect("an endpoint");
+        let problem = |wanted, url| zone_problem(&zones, wanted, &at(url));
+        assert_eq!(problem("edge", "http://b.example:2633/RPC2"), None);
+        assert_eq!(problem("1", "http://b.example:2633/RPC2"), None);
+        assert_eq!(problem("edge", "https://proxy.example/RPC2"), None, "nobody can tell");
+        let wrong = problem("edge", "http://a.example:2633/RPC2").expect("it is the other's");
+        assert!(wrong.contains("zone main") && wrong.contains("http://b.example:2633/RPC2"), "{wrong}");
+        let missing = problem("nowhere", "http://a.example:2633/RPC2").expect("there is none");
+        assert!(missing.contains("main, edge"), "{missing}");
+    }
 }

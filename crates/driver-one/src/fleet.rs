@@ -37,6 +37,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 const OBSERVE_WAIT: Duration = Duration::from_secs(2);
 /// A cloud that has answered nothing for so long cannot be reached. Real ones take up to 14 s under load.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
+const NOT_ANSWERED: &str = "the cloud has not answered yet";
 
 pub struct Fleet {
     pub federation: Name,
@@ -70,6 +71,8 @@ pub struct State {
     pub memory: Memory,
     /// What stands in the way of parts that have no VM, and does not go by itself.
     pub trouble: Option<String>,
+    /// The part of that which asking again does not help: the document or the site must change.
+    pub blocked: Option<String>,
     /// Why parts wait that have no VM, or no join token; it may go by itself.
     pub hindrance: Option<String>,
     /// As it was seen last.
@@ -105,6 +108,7 @@ impl Fleet {
             orders,
             memory: Memory::default(),
             trouble: None,
+            blocked: None,
             hindrance: None,
             view: None,
             viewed: None,
@@ -256,6 +260,9 @@ impl Fleet {
     }
 
     fn turn(&self, state: &mut State, record: &Record, action: &Action) -> io::Result<Outcome> {
+        if let (Verb::Restart { .. }, None, Some(why)) = (&action.verb, record.vm, &state.blocked) {
+            return Ok(Outcome::Refused { why: why.clone(), retry: false });
+        }
         let told = state.told(record);
         match record.apply(action, &told, now_ms()) {
             Err(refused) => Ok(refused),
@@ -288,9 +295,12 @@ impl Fleet {
             Verb::Drain { .. } => Ok(Outcome::Done),
             Verb::Delete { .. } => {
                 // A VM with its mark may be there although nobody remembers it.
-                let view = match self.cloud().glance(&self.federation, &self.site).await {
-                    Ok(view) => view,
-                    Err(Trouble { why, .. }) => return Ok(Outcome::Refused { why, retry: true }),
+                let view = match &state.view {
+                    Some(view) => view.clone(),
+                    None => match self.first_glance().await {
+                        Ok(view) => view,
+                        Err(why) => return Ok(Outcome::Refused { why, retry: true }),
+                    },
                 };
                 if let Some(record) = settle(&state.records, &view, None, now_ms()).found(id) {
                     return self.turn(state, &record, action);
@@ -298,6 +308,15 @@ impl Fleet {
                 self.note_gone(state, id, action.order)?;
                 Ok(Outcome::Done)
             }
+        }
+    }
+
+    /// For a caller who cannot wait for the keeper's first look.
+    async fn first_glance(&self) -> Result<View, String> {
+        let cloud = self.cloud();
+        match tokio::time::timeout(OBSERVE_WAIT, cloud.glance(&self.federation, &self.site)).await {
+            Ok(glanced) => glanced.map_err(|trouble| trouble.why),
+            Err(_) => Err(NOT_ANSWERED.to_owned()),
         }
     }
 
@@ -345,7 +364,7 @@ impl State {
 
     /// The cloud has not answered yet: what there is may be there or not.
     fn unseen(&self) -> Observation {
-        let unknown = || Sighting::Unknown { why: "the cloud has not answered yet".to_owned() };
+        let unknown = || Sighting::Unknown { why: NOT_ANSWERED.to_owned() };
         let resources = self.records.keys().map(|id| (id.clone(), unknown())).collect();
         Observation::Seen(Seen { resources, complete: false, ..Seen::default() })
     }

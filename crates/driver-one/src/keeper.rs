@@ -123,7 +123,8 @@ impl Keeper<'_> {
         let (steps, moved) = {
             let mut state = fleet.lock().await;
             let decided = decide(fleet, &cloud.one, &state, &view).map_err(broken)?;
-            state.trouble = (!decided.troubles.is_empty()).then(|| decided.troubles.join("; "));
+            state.blocked = (!decided.troubles.is_empty()).then(|| decided.troubles.join("; "));
+            state.trouble = state.blocked.clone().or(decided.gave_up);
             state.hindrance = hindrance(&view, waits, state.hindrance.take(), !decided.steps.is_empty());
             let moved = self.tell(&state, &view);
             state.view = Some(view);
@@ -294,7 +295,10 @@ async fn carry_out(fleet: &Fleet, cloud: &Cloud, steps: &[Step]) -> Result<(), T
             Err(trouble) => {
                 match trouble.passes {
                     true => state.hindrance = Some(trouble.why.clone()),
-                    false => state.trouble = Some(trouble.why.clone()),
+                    false => {
+                        state.trouble = Some(trouble.why.clone());
+                        state.blocked = Some(trouble.why.clone());
+                    }
                 }
                 drop(state);
                 (fleet.wake)(&fleet.federation);

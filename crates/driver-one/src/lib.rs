@@ -8,6 +8,7 @@ mod cloud;
 mod coordinator;
 mod disk;
 mod driver;
+mod examine;
 mod fleet;
 mod home;
 mod keeper;
@@ -23,6 +24,7 @@ mod testing;
 mod view;
 
 pub use driver::{HouseSettings, OneDriver, OneHouse, TrustElsewhere, Wake};
+pub use examine::{Finding, Fitness, examine};
 pub use keeper::Pace;
 pub use memory::Limits;
 pub use preview::preview;

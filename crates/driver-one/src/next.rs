@@ -143,8 +143,10 @@ impl Step {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Next {
     pub steps: Vec<Step>,
-    /// What stands in the way and does not go by itself.
+    /// What stands in the way until the document or the site changes: asking again does not help.
     pub troubles: Vec<String>,
+    /// What was tried often enough, and is tried again when somebody asks.
+    pub gave_up: Option<String>,
 }
 
 /// What to do now. Nothing: all is as it should be, or is waited for.

@@ -244,6 +244,20 @@ pub fn image_state(state: u32) -> ImageState {
     }
 }
 
+/// The number of what is called so, or has this number.
+pub fn named(all: &[Named], wanted: &str) -> Option<u32> {
+    let number = wanted.parse::<u32>().ok();
+    all.iter().find(|one| one.name == wanted || Some(one.id) == number).map(|one| one.id)
+}
+
+/// What to say of a name that nothing has.
+pub fn unknown(what: &str, wanted: &str, all: &[Named]) -> String {
+    let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+    let have =
+        if names.is_empty() { "there is none at all".to_owned() } else { format!("there are {}", names.join(", ")) };
+    format!("there is no {what} {wanted} that this user may use: {have}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

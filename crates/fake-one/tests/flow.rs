@@ -1,7 +1,8 @@
 //! OneFlow by the cloud alone, without servers and clocks: rules, changes, and descriptions of before 7.0.
 
 use serde_json::{Value, json};
-use trellis_fake_one::cloud::{Cloud, Id, ImageState, Pace, VmState};
+use trellis_fake_one::cloud::{Cloud, FlowError, Id, ImageState, Pace, ServiceState, VmState};
+use trellis_fake_one::faults::BootFailure;
 use trellis_fake_one::template::Template;
 
 /// 2026-11-16 08:29:30 UTC.
@@ -139,5 +140,129 @@ fn a_vm_waits_for_its_image_and_fails_with_it() {
         pass(&mut cloud, 1);
         assert_eq!(cloud.vms[&vm].state, wanted);
         assert_eq!(cloud.images[&image].state == ImageState::Error, fails);
+    }
+}
+
+fn plain(cardinality: u32) -> Value {
+    json!({"name": "s", "roles": [{"name": "w", "type": "vm", "template_id": 0, "cardinality": cardinality, "cooldown": 0}]})
+}
+
+type Act = fn(&mut Cloud, Id) -> Result<(), FlowError>;
+
+/// What is refused in which states, and in which words: as a real OneFlow 7.5 does.
+const ACTS: [(&str, Act, &str); 5] = [
+    ("scale", |cloud, id| cloud.scale(0, id, "w", 2, true, None), "Service cannot be scaled in state: "),
+    ("recover", |cloud, id| cloud.recover_service(0, id, false), "Service cannot be recovered in state: "),
+    ("delete", |cloud, id| cloud.undeploy(0, id), "Service cannot be undeployed in state: "),
+    ("add_role", add_role, "Cannot modify roles in state: "),
+    ("remove_role", |cloud, id| cloud.remove_role(0, id, "w"), "Cannot modify roles in state: "),
+];
+
+fn add_role(cloud: &mut Cloud, id: Id) -> Result<(), FlowError> {
+    cloud.add_role(0, id, json!({"name": "more", "type": "vm", "template_id": 0, "cardinality": 1}))
+}
+
+/// By state: which of `ACTS` are taken.
+const TAKEN: [(ServiceState, &[&str]); 16] = [
+    (ServiceState::Pending, &["recover", "delete"]),
+    (ServiceState::Deploying, &["recover"]),
+    (ServiceState::Running, &["scale", "delete", "add_role", "remove_role"]),
+    (ServiceState::Undeploying, &["recover", "delete"]),
+    (ServiceState::Warning, &["delete"]),
+    (ServiceState::Done, &[]),
+    (ServiceState::FailedUndeploying, &["recover"]),
+    (ServiceState::FailedDeploying, &["recover"]),
+    (ServiceState::Scaling, &["recover"]),
+    (ServiceState::FailedScaling, &["recover"]),
+    (ServiceState::Cooldown, &["recover"]),
+    (ServiceState::DeployingNets, &["recover"]),
+    (ServiceState::UndeployingNets, &["recover"]),
+    (ServiceState::FailedDeployingNets, &["recover"]),
+    (ServiceState::FailedUndeployingNets, &["recover"]),
+    (ServiceState::Hold, &["delete"]),
+];
+
+#[test]
+fn each_state_takes_what_the_real_one_takes_and_refuses_the_rest_in_its_words() {
+    for (state, taken) in TAKEN {
+        for (name, act, words) in ACTS {
+            let mut cloud = cloud();
+            let id = service(&mut cloud, plain(1));
+            cloud.services.get_mut(&id).expect("it is there").state = state;
+            let refused = act(&mut cloud, id).err().map(|error| (error.status, error.text));
+            let expected = (!taken.contains(&name)).then(|| (500, format!("{words}{}", state.name())));
+            assert_eq!(refused, expected, "{name} in {}", state.name());
+        }
+    }
+}
+
+fn shown(cloud: &Cloud, service: Id) -> (&'static str, i64, i64) {
+    let known = &cloud.services[&service];
+    (known.state.name(), known.roles[0].state as i64, known.roles[0].cardinality)
+}
+
+#[test]
+fn a_warning_outlives_the_vm_it_was_for_until_another_of_the_role_comes_up() {
+    let mut cloud = cloud();
+    let id = service(&mut cloud, plain(3));
+    pass(&mut cloud, 1);
+    cloud.act(0, "suspend").expect("it runs");
+    pass(&mut cloud, 1);
+    assert_eq!(shown(&cloud, id), ("RUNNING", 2, 3), "a VM that is suspended is no warning");
+    cloud.act(1, "poweroff").expect("it runs");
+    pass(&mut cloud, 1);
+    assert_eq!(shown(&cloud, id), ("WARNING", 4, 3));
+    cloud.act(1, "terminate").expect("it may be ended");
+    pass(&mut cloud, 1);
+    assert_eq!(shown(&cloud, id), ("WARNING", 4, 2), "its end is noticed, and is no reason to be well");
+    cloud.act(0, "resume").expect("it is suspended");
+    pass(&mut cloud, 1);
+    assert_eq!(shown(&cloud, id), ("RUNNING", 2, 2));
+}
+
+#[test]
+fn only_an_administrator_has_failed_vms_retried() {
+    for (ordinary, expected) in [(false, ("RUNNING", 2, 1)), (true, ("WARNING", 4, 1))] {
+        let mut cloud = cloud();
+        let uid = if ordinary { cloud.add_user("alice", "pw", 1) } else { 0 };
+        cloud.networks.values_mut().for_each(|network| network.owned.permissions[6] = true);
+        cloud.templates.values_mut().for_each(|template| template.owned.permissions[6] = true);
+        cloud.faults.boot_failures = vec![BootFailure { matching: String::new(), times: Some(1) }];
+        let template = cloud.add_service_template(uid, plain(1)).expect("it is accepted");
+        let id = cloud.instantiate_service(uid, template, None).expect("it is accepted");
+        pass(&mut cloud, 1);
+        assert_eq!(shown(&cloud, id).0, "FAILED_DEPLOYING");
+        cloud.recover_service(uid, id, false).expect("it is taken, whoever asks");
+        pass(&mut cloud, 2);
+        assert_eq!(shown(&cloud, id), expected);
+        let log = format!("{:?}", cloud.services[&id].log);
+        assert_eq!(log.contains("Not authorized to perform ADMIN VM [0]"), ordinary, "{log}");
+        let vm = cloud.vms[&0].owned.clone();
+        let may = cloud
+            .check(uid, &vm, trellis_fake_one::cloud::Right::Manage, "VM")
+            .and_then(|()| cloud.act(0, "terminate"));
+        assert!(may.is_ok(), "its owner may end it");
+    }
+}
+
+#[test]
+fn a_quota_of_any_kind_reaches_the_caller_and_the_log() {
+    for (metric, limit) in [("VMS", 1.0), ("CPU", 1.5), ("MEMORY", 100.0)] {
+        let mut cloud = cloud();
+        let id = service(&mut cloud, plain(1));
+        cloud.users.get_mut(&0).expect("oneadmin").vm_quota.insert(metric.to_owned(), limit);
+        let refused = cloud.scale(0, id, "w", 2, true, None).expect_err("there is no room");
+        let words = format!("limit of {limit} reached for {metric} quota in VM");
+        assert!(refused.status == 500 && refused.text.contains(&words), "{refused:?}");
+        assert_eq!(shown(&cloud, id), ("FAILED_SCALING", 9, 2));
+        // Told to go on it tries again, says why not, and stays as it is.
+        let lines = cloud.services[&id].log.len();
+        cloud.recover_service(0, id, false).expect("it is taken");
+        pass(&mut cloud, 1);
+        assert_eq!((shown(&cloud, id), cloud.services[&id].log.len()), (("FAILED_SCALING", 9, 2), lines + 1));
+        cloud.users.get_mut(&0).expect("oneadmin").vm_quota.clear();
+        cloud.recover_service(0, id, false).expect("it is taken");
+        pass(&mut cloud, 2);
+        assert_eq!(shown(&cloud, id), ("RUNNING", 2, 2));
     }
 }

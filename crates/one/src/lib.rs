@@ -21,7 +21,7 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use error::{Code, Error, FlowRefusal, Refusal, explain, explain_message};
 pub use http::{Patience, TransportError};
 pub use object::{
-    AddressRange, Datastore, Document, History, Host, Image, Nic, Owner, Pci, Told, User, VirtualNetwork, Vm,
+    AddressRange, Datastore, Document, History, Host, Image, Nic, Owner, Pci, Quota, Told, User, VirtualNetwork, Vm,
     VmTemplate, Zone, parse, parse_pool,
 };
 pub use oned::{Oned, Recovery, Update, VmAction, VmFilter, judge};

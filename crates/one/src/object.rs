@@ -185,7 +185,7 @@ pub struct Pci {
     pub vm_id: Option<i32>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct User {
     pub id: i32,
     pub gid: i32,
@@ -193,6 +193,17 @@ pub struct User {
     pub group: String,
     pub auth_driver: String,
     pub template: Template,
+    /// Limits of the VMs that they have, where there are any of their own.
+    pub vm_quotas: Vec<Quota>,
+}
+
+/// A limit, and what is used of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Quota {
+    /// `VMS`, `CPU`, `MEMORY`, `RUNNING_VMS` ...
+    pub metric: String,
+    pub limit: f64,
+    pub used: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -468,8 +479,22 @@ impl Told for User {
             group: object.text("GNAME"),
             auth_driver: object.text("AUTH_DRIVER"),
             template: object.template("TEMPLATE"),
+            vm_quotas: quotas(object.0.child("VM_QUOTA").and_then(|quota| quota.child("VM"))),
         })
     }
+}
+
+/// Limits that hold: negative ones mean the default, or none.
+fn quotas(quota: Option<&Element>) -> Vec<Quota> {
+    let number = |quota: &Element, key: &str| quota.text_of(key).trim().parse::<f64>().ok();
+    let limits = quota.into_iter().flat_map(|quota| {
+        quota.children.iter().filter_map(move |limit| {
+            let used = number(quota, &format!("{}_USED", limit.name))?;
+            let limit_value = number(quota, &limit.name).filter(|limit| *limit >= 0.0)?;
+            Some(Quota { metric: limit.name.clone(), limit: limit_value, used })
+        })
+    });
+    limits.collect()
 }
 
 impl Told for Zone {

@@ -6,6 +6,7 @@ mod facts;
 mod gpu;
 mod judge;
 mod look;
+mod opennebula;
 
 use std::process::ExitCode;
 
@@ -22,6 +23,7 @@ const AFTER_HELP: &str = "\
 Examples:
   trellis doctor
   trellis doctor gpu --host       GPUs that are to be passed through to VMs
+  trellis doctor opennebula -f federation.yaml    the OpenNebula sites of a document
   trellis doctor -o json | jq -r '.checks[] | select(.verdict != \"ok\") | .fix'
 
 It changes nothing. Exit codes: 0 all is well, or there are warnings; 1 there are problems.
@@ -42,6 +44,8 @@ pub struct DoctorArgs {
 #[derive(Debug, Subcommand)]
 enum Part {
     Gpu(gpu::GpuArgs),
+    #[command(name = "opennebula")]
+    OpenNebula(opennebula::OpenNebulaArgs),
 }
 
 #[derive(Debug, Serialize)]
@@ -90,8 +94,10 @@ impl Report {
 }
 
 pub fn run(args: &DoctorArgs) -> ExitCode {
-    if let Some(Part::Gpu(args)) = &args.part {
-        return gpu::run(args);
+    match &args.part {
+        Some(Part::Gpu(args)) => return gpu::run(args),
+        Some(Part::OpenNebula(args)) => return opennebula::run(args),
+        None => {}
     }
     let home = Home::find(None);
     let mut problems = 0;

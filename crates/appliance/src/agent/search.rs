@@ -343,9 +343,14 @@ mod tests {
         let (mut joining, begin) = (Joining::default(), Instant::now());
         assert!(joining.is_due(false, begin), "it has not joined yet");
         joining.joined = true;
-        for (serving, after_s, due) in
-            [(true, 0, false), (false, 1, false), (false, 60, false), (false, 61, true), (true, 62, false), (false, 100, false)]
-        {
+        for (serving, after_s, due) in [
+            (true, 0, false),
+            (false, 1, false),
+            (false, 60, false),
+            (false, 61, true),
+            (true, 62, false),
+            (false, 100, false),
+        ] {
             assert_eq!(joining.is_due(serving, begin + Duration::from_secs(after_s)), due, "after {after_s} s");
         }
     }

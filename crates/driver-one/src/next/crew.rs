@@ -117,7 +117,9 @@ impl<'a> Crew<'a> {
                 .roles
                 .get(&of)
                 .is_some_and(|role| role.free.iter().take(role.waiting.len()).any(|free| free.id == vm));
-            if record.wish == Wish::Gone && !taken {
+            // It may be another's already, and not know it yet.
+            let own = self.ground.view.marked(&record.id).any(|marked| marked.id == vm);
+            if record.wish == Wish::Gone && own && !taken {
                 self.doomed.insert(vm);
             }
         }

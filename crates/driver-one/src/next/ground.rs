@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trellis_one::keys::token_mark;
+use trellis_one::keys::{TRELLIS_GENERATION, token_mark};
 use trellis_plan::{Desired, Millis, ResourceId};
 
 use crate::record::{Record, Restart, Wish};
@@ -82,11 +82,18 @@ fn followed(record: &Record, view: &View) -> Record {
 fn is_over(records: &BTreeMap<ResourceId, Record>, record: &Record, view: &View) -> bool {
     let has_vm = view.marked(&record.id).next().is_some() || record.abandoned.iter().any(|id| view.vm(*id).is_some());
     let has_state = record.id.node_key().is_none() && has_image(record, view, "state");
-    if has_vm || has_state {
+    if has_vm || has_state || still_works(record, view) {
         return false;
     }
     let is_last = !records.values().any(Record::is_wanted);
     !is_last || (view.is_empty() && !has_image(record, view, "upload"))
+}
+
+/// Its VM is another part's by now, and has not taken that in: nobody else may have its shard before.
+fn still_works(record: &Record, view: &View) -> bool {
+    let vm = record.vm.and_then(|id| view.vm(id)).filter(|vm| vm.life == Life::Runs);
+    let generation = record.generation().map(|generation| generation.to_string());
+    generation.is_some() && vm.and_then(|vm| vm.attribute(TRELLIS_GENERATION)) == generation.as_deref()
 }
 
 fn has_image(record: &Record, view: &View, purpose: &str) -> bool {

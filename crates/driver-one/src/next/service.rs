@@ -119,7 +119,7 @@ fn recover(ground: &Ground<'_>, service: &ServiceSeen, next: &mut Next) {
     } else if ground.memory.gave_up(ground.limits) {
         let error = service.error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
         let (id, word) = (service.id, &service.word);
-        trouble(next, format!("service {id} is {word}{error}, and telling it to go on did not help"));
+        next.gave_up = Some(format!("service {id} is {word}{error}, and telling it to go on did not help"));
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Ground, Next, Step};
 use crate::render::service::{self, Crewed};
 use crate::render::template::{self, Material, Place, Thing, image_of, is_file, vm_template};
 use crate::render::{RoleOf, context, labels, state_disk_name, upload_name};
-use crate::view::{ImageSeen, ImageState, Named};
+use crate::view::{ImageSeen, ImageState, named, unknown};
 
 pub fn build(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) {
     let Some(plan) = templates(ground, crew, next) else { return };
@@ -150,18 +150,6 @@ fn service_template(ground: &Ground<'_>, plan: &ServiceTemplate, next: &mut Next
         Some(seen) => next.steps.push(Step::UpdateServiceTemplate { id: seen.id, plan: plan.clone() }),
     }
     None
-}
-
-fn named(all: &[Named], wanted: &str) -> Option<u32> {
-    let number = wanted.parse::<u32>().ok();
-    all.iter().find(|one| one.name == wanted || Some(one.id) == number).map(|one| one.id)
-}
-
-fn unknown(what: &str, wanted: &str, all: &[Named]) -> String {
-    let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-    let have =
-        if names.is_empty() { "there is none at all".to_owned() } else { format!("there are {}", names.join(", ")) };
-    format!("there is no {what} {wanted} that this user may use: {have}")
 }
 
 pub fn trouble(next: &mut Next, text: String) {

@@ -272,7 +272,7 @@ fn a_service_that_gave_up_is_brought_back_a_few_times_and_then_told() {
     }
     let next = world.next();
     assert_eq!(next.steps, []);
-    assert!(next.troubles[0].contains("FAILED_SCALING"), "{:?}", next.troubles);
+    assert!(next.gave_up.is_some_and(|why| why.contains("FAILED_SCALING")));
 }
 
 #[test]
@@ -419,6 +419,31 @@ fn oneflow_may_take_a_vm_and_the_node_that_leaves_gives_its_own() {
     world.settle();
     assert_eq!(world.vm_of(NODES[0]), Some(last), "no VM was ended or made");
     assert_eq!(world.view.vms.len(), 3);
+    assert!(!world.records.contains_key(&testing::id(NODES[2])));
+}
+
+#[test]
+fn a_node_whose_vm_was_given_away_is_there_until_the_vm_has_taken_that_in() {
+    let mut world = World::running();
+    let rules = PoolRules { min: 1, max: 5, cooldown_s: 1, rules: Vec::new() };
+    world.elastic.insert(testing::name("cpu"), rules);
+    let (oldest, last) = (world.vm_of(NODES[0]).expect("a VM"), world.vm_of(NODES[2]).expect("a VM"));
+    let works_as = |world: &mut World, part: &str| {
+        let generation = testing::desired(part).generation.to_string();
+        let vm = world.view.vms.iter_mut().find(|vm| vm.id == last).expect("it is there");
+        vm.attributes.insert("TRELLIS_GENERATION".to_owned(), generation);
+    };
+    works_as(&mut world, NODES[2]);
+    world.lose(oldest);
+    world.unwant(NODES[2]);
+    world.records.get_mut(&testing::id(NODES[0])).expect("it is there").vm = None;
+    world.settle();
+    assert_eq!(world.vm_of(NODES[0]), Some(last));
+    assert!(world.records.contains_key(&testing::id(NODES[2])), "its shard is still at work");
+    works_as(&mut world, NODES[0]);
+    world.settle();
+    assert!(!world.records.contains_key(&testing::id(NODES[2])));
+    assert_eq!(world.view.vms.len(), 3, "no VM was ended");
 }
 
 #[test]

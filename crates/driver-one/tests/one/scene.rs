@@ -85,7 +85,7 @@ impl Scene {
         }
     }
 
-    fn add_image(&self, name: &str) {
+    pub fn add_image(&self, name: &str) {
         let text = format!("NAME=\"{name}\"\nTYPE=\"OS\"\nPATH=\"/var/tmp/{name}.qcow2\"");
         let template = trellis_fake_one::template::Template::parse(&text).expect("a template");
         let image = self.cloud().with(|cloud| cloud.add_image(0, template, 1)).expect("an image");

@@ -1,6 +1,7 @@
 //! What goes wrong in clouds, and what comes of it.
 
-use trellis_fake_one::cloud::{Cloud, LcmState, ServiceState, VmState};
+use trellis_driver_one::{Finding, Fitness, examine};
+use trellis_fake_one::cloud::{Cloud, ImageState, LcmState, ServiceState, VmState};
 use trellis_fake_one::faults::{BootFailure, LostAnswer, Refusal, Server, SlowAnswer, Unplaced};
 use trellis_plan::{Desired, Driver, Observation, Outcome, ResourceId, Sighting, Spec, Verb};
 use trellis_spec::{OneImages, OneSite};
@@ -425,6 +426,27 @@ async fn names_that_the_cloud_does_not_know_are_told_before_anything_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_site_lacks_is_told_for_good_and_used_once_it_is_there() {
+    let scene = Scene::new().await;
+    let images = OneImages { superlink: Some("later".to_owned()), supernode: None };
+    scene.open_with(OneSite { images, ..scene.site() });
+    let coordinator = desired(&id("demo/lab/coordinator"), 0);
+    scene.make(1, Verb::Create(coordinator.clone())).await;
+    let why = scene.until_failed(&coordinator.id).await;
+    assert!(why.contains("no image later"), "{why}");
+    // Whoever decides hears that starting it again does not help, so that callers need not wait.
+    let instance = scene.see(&coordinator.id).await.facts().expect("it is there").instance;
+    let restart = Verb::Restart { id: coordinator.id.clone(), generation: coordinator.generation, instance };
+    let outcome = scene.apply(2, restart).await;
+    assert!(
+        matches!(&outcome, Outcome::Refused { why, retry: false } if why.contains("no image later")),
+        "{outcome:?}"
+    );
+    scene.add_image("later");
+    scene.until_ready(&coordinator).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_node_is_told_its_own_and_all_trust_the_coordinator() {
     let scene = Scene::new().await;
     coordinator_and_nodes(&scene, 2).await;
@@ -457,4 +479,47 @@ async fn a_second_driver_does_not_get_in_the_way() {
     assert!(matches!(outcome, Outcome::Refused { retry: true, .. }), "{outcome:?}");
     drop(first);
     scene.make(3, Verb::Create(desired(&id("demo/lab/node/pool-0"), 0))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_site_is_examined_before_anything_is_made() {
+    let scene = Scene::new().await;
+    let gate = scene.one.gate_url();
+    let bad = |findings: &[Finding]| {
+        let bad = findings.iter().filter(|finding| finding.fitness == Fitness::Bad);
+        bad.map(|finding| (finding.name, finding.found.clone())).collect::<Vec<(&str, String)>>()
+    };
+    let site = scene.site();
+    let ready = |cloud: &Cloud| cloud.images.values().all(|image| image.state == ImageState::Ready).then_some(());
+    scene.cloud().wait(PATIENCE, ready).await.expect("the images are copied");
+    let findings = examine(&site, Some(&gate)).await;
+    let names: Vec<&str> = findings.iter().map(|finding| finding.name).collect();
+    let expected = [
+        "endpoint",
+        "oneflow",
+        "user",
+        "quota",
+        "network",
+        "superlink image",
+        "supernode image",
+        "datastore",
+        "onegate",
+    ];
+    assert_eq!(names, expected);
+    assert!(findings.iter().all(|finding| finding.fitness == Fitness::Good), "{findings:?}");
+    assert_eq!(scene.cloud().with(|cloud| (cloud.templates.len(), cloud.vms.len())), (0, 0), "nothing is made");
+    scene.cloud().with(|cloud| cloud.users.get_mut(&USER_ID).expect("it is there").vm_quota.insert("VMS".into(), 0.0));
+    let images = OneImages { superlink: Some("mine".to_owned()), supernode: None };
+    let wrong = OneSite { network: "nowhere".to_owned(), datastore: Some("none".to_owned()), images, ..site.clone() };
+    let found = bad(&examine(&wrong, Some(&gate)).await);
+    let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["quota", "network", "superlink image", "datastore"], "{found:?}");
+    assert!(found[1].1.contains("net1"), "{found:?}");
+    for (site, words) in [
+        (OneSite { zone: Some("nowhere".to_owned()), ..site.clone() }, "there is no zone nowhere"),
+        (OneSite { endpoint: "http://127.0.0.1:1/RPC2".to_owned(), ..site.clone() }, "cannot be reached"),
+    ] {
+        let found = bad(&examine(&site, Some(&gate)).await);
+        assert!(found.len() == 1 && found[0].1.contains(words), "{found:?}");
+    }
 }

@@ -81,7 +81,11 @@ impl Cloud {
     pub fn undeploy(&mut self, uid: Id, id: Id) -> Result<(), FlowError> {
         let state = self.service(uid, id, Right::Manage)?.state;
         match state {
-            ServiceState::Running | ServiceState::Warning | ServiceState::Hold | ServiceState::Undeploying => {
+            ServiceState::Pending
+            | ServiceState::Running
+            | ServiceState::Warning
+            | ServiceState::Hold
+            | ServiceState::Undeploying => {
                 self.begin_undeploy(id);
                 Ok(())
             }
@@ -98,7 +102,10 @@ impl Cloud {
         let now = self.now_s();
         let was_stuck = std::mem::take(&mut self.services.get_mut(&id).expect("it was there").stuck);
         match state {
-            ServiceState::Pending | ServiceState::DeployingNets => {}
+            ServiceState::Pending
+            | ServiceState::DeployingNets
+            | ServiceState::UndeployingNets
+            | ServiceState::FailedUndeployingNets => {}
             ServiceState::Deploying | ServiceState::FailedDeploying => {
                 let roles = self.services[&id].roles.iter().enumerate();
                 let failed: Vec<usize> = roles.filter(|(_, role)| role.is_deploying()).map(|(at, _)| at).collect();

@@ -177,7 +177,7 @@ fn phase(sighting: &Sighting) -> (String, Option<String>) {
         Sighting::Absent => ("absent", None),
         Sighting::Unknown { why } => ("unknown", Some(why)),
         Sighting::Present { facts, .. } => match &facts.phase {
-            Phase::Starting => ("starting", None),
+            Phase::Starting => ("starting", facts.hindrance.as_ref()),
             Phase::Ready => ("ready", None),
             Phase::Failed { why } => ("failed", Some(why)),
             Phase::Stopping => ("stopping", None),
@@ -210,4 +210,33 @@ fn site_statuses(named: &[&Name], observed: &Observed, known: &BTreeMap<Resource
         }
     };
     names.into_iter().map(status).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::{Addresses, Facts};
+
+    #[test]
+    fn what_starts_says_what_it_waits_for() {
+        let facts = |hindrance: Option<&str>| Facts {
+            phase: Phase::Starting,
+            busy: None,
+            draining: false,
+            version: None,
+            addresses: Addresses::default(),
+            runs: None,
+            round_ms: None,
+            waits_for: None,
+            shard: None,
+            node_id: None,
+            since_ms: 0,
+            instance: 0,
+            hindrance: hindrance.map(str::to_owned),
+        };
+        for hindrance in [None, Some("VM 4 is PENDING: [HOST] Not enough MEMORY on hosts: 3")] {
+            let sighting = Sighting::Present { generation: None, facts: facts(hindrance) };
+            assert_eq!(phase(&sighting), ("starting".to_owned(), hindrance.map(str::to_owned)));
+        }
+    }
 }
