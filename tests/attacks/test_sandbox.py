@@ -1,11 +1,11 @@
-"""Apps that try to leave their sandbox: warm and per message, of the oldest and the newest Flower, as root and as a user."""
+"""Apps that try to leave their sandbox: warm and per message, oldest and newest Flower, as root and as a user."""
 
 import json
 import os
 import shutil
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from conftest import make_federation
 from harness.federation import Federation
 from harness.identity import ORDINARY_USER, ROOT, ROOT_WITH_APP_USERS, USER_ID, IdentityWorkspace
-from harness.own_supernode import PER_MESSAGE, WARM, OwnNode
+from harness.own_supernode import PER_MESSAGE, WARM, OwnNode, OwnSupernode
 from provision import CannotBeHad
 
 pytestmark = pytest.mark.trellis_only
@@ -32,29 +32,78 @@ class Scene:
     federation: Federation
     identity: str
     earlier_run: int
-    listener: socket.socket
+    port: int
+    # What came of each attempt, by app.
+    outcomes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
         return self.federation.workspace.root
 
     @property
-    def node(self):
+    def node(self) -> OwnSupernode:
         return self.federation.nodes[0]
 
     @property
-    def port(self) -> int:
-        return self.listener.getsockname()[1]
+    def link_state(self) -> Path:
+        return self.federation.superlink.state_dir
 
-    def run(self, client: str = "honest", server: str = "honest") -> dict[str, dict[str, str]]:
-        """What came of the attempts of both apps."""
-        return outcomes(self.federation, submit(self.federation, client, server))
+    @property
+    def processes(self) -> list[int]:
+        return [self.node.process.pid, self.federation.superlink.process.pid]
 
-    def refused(self, client: list[str], server: list[str]) -> None:
-        """Both apps try, and all of it is refused."""
-        found = self.run(" ".join(client), " ".join(server))
-        assert {word: said.partition(" ")[0] for word, said in found["client"].items()} == dict.fromkeys(client, "refused")
-        assert {word: said.partition(" ")[0] for word, said in found["server"].items()} == dict.fromkeys(server, "refused")
+    def play(self) -> "Scene":
+        """Both apps try everything, in one run."""
+        files = [*secrets(self), *of_other_runs(self), *outside(self)]
+        script = " ".join([*files, *processes(self), *RIGHTS, *others(self)])
+        self.outcomes = outcomes(self.federation, submit(self.federation, script, script))
+        return self
+
+    def said(self, *words: str) -> dict[str, list[str]]:
+        return {app: [told[word] for word in words] for app, told in self.outcomes.items()}
+
+    def refused(self, words: list[str]) -> None:
+        """Both apps were refused all of it."""
+        for app, told in self.outcomes.items():
+            assert [word for word in words if not told[word].startswith("refused")] == [], app
+
+
+def secrets(scene: Scene) -> list[str]:
+    node, link = scene.node.state_dir, scene.link_state
+    files = [f"{node}/node.key", f"{link}/state.db"]
+    directories = [f"{node}", f"{node}/objects", f"{link}", f"{link}/objects"]
+    acts = ("read", "empty", "remove")
+    return [f"{act}:{file}" for act in acts for file in files] + [f"list:{directory}" for directory in directories]
+
+
+def of_other_runs(scene: Scene) -> list[str]:
+    work = f"{scene.link_state}/apps/{scene.earlier_run}/work"
+    node = scene.node.state_dir
+    return [f"list:{node}/apps", f"list:{node}/scratch", f"list:{work}", f"read:{work}/outcomes.json"]
+
+
+def outside(scene: Scene) -> list[str]:
+    elsewhere, data = f"{scene.root}/elsewhere", f"{scene.root}/data"
+    acts = [f"{act}:{elsewhere}/file" for act in ("read", "write", "empty", "remove")]
+    return [*acts, f"write:{elsewhere}/new", f"write:{data}/new", f"write:{scene.root}/new", "write:/tmp/intruder"]
+
+
+def processes(scene: Scene) -> list[str]:
+    acts = ("read:/proc/{}/environ", "read:/proc/{}/fd/1", "read:/proc/{}/mem", "trace:{}", "signal:{}")
+    return [act.format(pid) for act in acts for pid in scene.processes]
+
+
+RIGHTS = ("user", "status:CapEff", "status:CapPrm", "status:NoNewPrivs", "status:Seccomp", "unshare")
+VARIABLES = (f"variable:{SECRET}", f"variable:{NAMED}", "variable:PATH", "variable:TRELLIS_SANDBOX_POLICY")
+
+
+def network(scene: Scene) -> list[str]:
+    return [f"connect:{scene.port}", f"datagram:{scene.port}"]
+
+
+def others(scene: Scene) -> list[str]:
+    socket_path = scene.node.state_dir / "node.sock"
+    return [*VARIABLES, *network(scene), f"read:{scene.root}/data/file", f"ask:{socket_path}"]
 
 
 def submit(federation: Federation, client: str, server: str) -> int:
@@ -99,86 +148,62 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         earlier = submit(federation, "honest", "honest")
         assert outcomes(federation, earlier) == {"client": {"honest": "done"}, "server": {"honest": "done"}}
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            yield Scene(federation, identity, earlier, listener)
+            yield Scene(federation, identity, earlier, listener.getsockname()[1]).play()
     finally:
         del os.environ[SECRET], os.environ[NAMED]
         workspace.close()
         shutil.rmtree(workspace.root, ignore_errors=True)
 
 
-def test_keys_databases_and_objects_cannot_be_read(scene):
-    node, link = scene.node.state_dir, scene.federation.superlink.state_dir
-    assert (node / "node.key").exists() and (link / "state.db").exists()
-    files = [f"read:{node}/node.key", f"list:{node}", f"list:{node}/objects", f"read:{link}/state.db", f"list:{link}"]
-    files += [f"empty:{node}/node.key", f"empty:{link}/state.db", f"remove:{node}/node.key"]
-    scene.refused(files, files)
-    assert (node / "node.key").stat().st_size > 0
+def test_keys_databases_and_objects_are_closed(scene):
+    scene.refused(secrets(scene))
+    for file in (scene.node.state_dir / "node.key", scene.link_state / "state.db"):
+        assert file.stat().st_size > 0
 
 
-def test_files_of_other_runs_cannot_be_read(scene):
-    node, link = scene.node.state_dir, scene.federation.superlink.state_dir
-    earlier = f"{link}/apps/{scene.earlier_run}/work"
-    assert Path(earlier, "outcomes.json").exists()
-    files = [f"list:{node}/apps", f"list:{node}/scratch", f"list:{earlier}", f"read:{earlier}/outcomes.json"]
-    scene.refused(files, files)
+def test_files_of_other_runs_are_closed(scene):
+    assert (scene.link_state / "apps" / str(scene.earlier_run) / "work" / "outcomes.json").exists()
+    scene.refused(of_other_runs(scene))
 
 
-def test_nothing_outside_can_be_written(scene):
-    files = [f"write:{scene.root}/elsewhere/new", f"write:{scene.root}/elsewhere/file", f"write:{scene.root}/data/new"]
-    files += [f"empty:{scene.root}/elsewhere/file", f"remove:{scene.root}/elsewhere/file", f"write:{scene.root}/new"]
-    files += ["write:/tmp/intruder", f"read:{scene.root}/elsewhere/file"]
-    scene.refused(files, files)
+def test_nothing_outside_is_read_or_written(scene):
+    scene.refused(outside(scene))
     assert (scene.root / "elsewhere" / "file").read_text() == "content"
+    assert os.listdir(scene.root / "data") == ["file"]
 
 
-def test_data_that_the_operator_names_can_be_read(scene):
-    found = scene.run(f"read:{scene.root}/data/file", f"read:{scene.root}/data/file")
-    assert [list(found[app].values()) for app in ("client", "server")] == [["done"], ["done"]]
+def test_data_that_the_operator_names_is_read(scene):
+    assert scene.said(f"read:{scene.root}/data/file") == {"client": ["done"], "server": ["done"]}
 
 
 def test_variables_are_those_that_are_listed(scene):
-    script = f"variable:{SECRET} variable:{NAMED} variable:PATH variable:TRELLIS_SANDBOX_POLICY"
-    found = scene.run(script, script)
-    for app in ("client", "server"):
-        assert [said.partition(" ")[0] for said in found[app].values()] == ["refused", "done", "done", "refused"], found
+    for said in scene.said(*VARIABLES).values():
+        assert said == ["refused PermissionError", "done", "done", "refused PermissionError"]
 
 
-def test_other_processes_cannot_be_touched(scene):
-    for pid in (scene.node.process.pid, scene.federation.superlink.process.pid):
-        acts = [f"read:/proc/{pid}/environ", f"read:/proc/{pid}/fd/1", f"read:/proc/{pid}/mem", f"trace:{pid}"]
-        if signals_are_restricted(scene):
-            acts.append(f"signal:{pid}")
-        scene.refused(acts, acts)
+def test_other_processes_are_closed(scene):
+    limits = scene.node.status().told["sandbox"]["limits"]
+    signals_are_restricted = not any("signals" in limit for limit in limits)
+    scene.refused([act for act in processes(scene) if signals_are_restricted or not act.startswith("signal")])
 
 
 def test_the_socket_of_the_node_does_not_answer_apps(scene):
-    socket_path = scene.node.state_dir / "node.sock"
-    assert socket_path.is_socket()
-    scene.refused([f"ask:{socket_path}"], [f"ask:{socket_path}"])
-
-
-def signals_are_restricted(scene: Scene) -> bool:
-    return not any("signals" in limit for limit in scene.node.status().told["sandbox"]["limits"])
+    assert (scene.node.state_dir / "node.sock").is_socket()
+    scene.refused([f"ask:{scene.node.state_dir}/node.sock"])
 
 
 def test_nobody_gets_more_rights(scene):
-    script = "user status:CapEff status:CapPrm status:NoNewPrivs status:Seccomp unshare"
-    found = scene.run(script, script)
-    for app in ("client", "server"):
-        user, *rest = found[app].values()
+    for user, *rest in scene.said(*RIGHTS).values():
         assert rest == ["done 0000000000000000", "done 0000000000000000", "done 1", "done 2", "refused PermissionError"]
         number = int(user.split()[1])
         if scene.identity == ORDINARY_USER:
             assert number == USER_ID
         else:
-            assert (number == 0) == (scene.identity == ROOT), found
+            assert (number == 0) == (scene.identity == ROOT), user
 
 
 def test_a_client_app_without_network_reaches_nobody_and_a_server_app_does(scene):
-    acts = [f"connect:{scene.port}", f"datagram:{scene.port}"]
-    found = scene.run(" ".join(acts), " ".join(acts))
-    assert list(found["client"].values()) == ["refused PermissionError"] * 2
-    assert list(found["server"].values()) == ["done"] * 2
+    assert scene.said(*network(scene)) == {"client": ["refused PermissionError"] * 2, "server": ["done"] * 2}
 
 
 def test_the_level_is_told(scene):
@@ -188,12 +213,9 @@ def test_the_level_is_told(scene):
     assert scene.node.metrics()['trellis_node_sandbox{level="full"}'] == 1
 
 
-def test_honest_apps_work_and_leave_nothing_on_the_node(scene):
-    assert scene.run() == {"client": {"honest": "done"}, "server": {"honest": "done"}}
+def test_apps_leave_nothing_on_the_node(scene):
     scene.node.process.stop()
     scratch = scene.node.state_dir / "scratch"
-    try:
-        assert list(scratch.glob("worker-*")) == []
-    finally:
-        scene.node.start().wait_connected()
+    assert list(scratch.glob("worker-*")) == []
+    scene.node.start().wait_connected()
     assert list(scratch.glob("run-*")) == []

@@ -1,7 +1,7 @@
 """As whom the parts of a federation run: root, root whose apps can have users of their own, or an ordinary user.
 
-The interpreters of the test cache may lie where only root can go. Other users reach them in a mount namespace of their own,
-in which the closed directory is replaced by one that shows the interpreters alone.
+The interpreters of the test cache may lie where only root can go. Other users reach them in a mount namespace, in which the
+closed directory is replaced by one that shows the interpreters alone.
 """
 
 import os
