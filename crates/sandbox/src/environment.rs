@@ -34,9 +34,39 @@ const NAMES: &[&str] = &[
 
 /// Families of variables: languages, Python, numeric libraries, GPUs.
 const PREFIXES: &[&str] = &[
-    "LC_", "PYTHON", "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "NUMBA_", "VECLIB_", "MALLOC_",
-    "CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "NCCL_", "GLOO_", "ROCR_", "ROCM_", "HIP_", "HSA_", "MIOPEN_", "AMD_",
-    "ONEAPI_", "SYCL_", "ZE_", "XLA_", "JAX_", "TF_", "TORCH_", "PYTORCH_", "TRITON_",
+    "LC_",
+    "PYTHON",
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "BLIS_",
+    "NUMEXPR_",
+    "NUMBA_",
+    "VECLIB_",
+    "MALLOC_",
+    "CUDA_",
+    "CUDNN_",
+    "CUBLAS_",
+    "NVIDIA_",
+    "NCCL_",
+    "GLOO_",
+    "ROCR_",
+    "ROCM_",
+    "HIP_",
+    "HSA_",
+    "MIOPEN_",
+    "AMD_",
+    "ONEAPI_",
+    "SYCL_",
+    "ZE_",
+    "XLA_",
+    "JAX_",
+    "TF_",
+    "TORCH_",
+    "PYTORCH_",
+    "TRITON_",
 ];
 
 /// A name with one of these in it is passed on only if the operator names it.
@@ -46,10 +76,7 @@ const SECRETS: &[&str] = &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
 /// The part of `variables` that an app gets; `named` are those that the operator names.
-pub fn for_apps(
-    variables: impl Iterator<Item = (OsString, OsString)>,
-    named: &[String],
-) -> Vec<(OsString, OsString)> {
+pub fn for_apps(variables: impl Iterator<Item = (OsString, OsString)>, named: &[String]) -> Vec<(OsString, OsString)> {
     variables.filter(|(name, value)| is_for_apps(name, value, named)).collect()
 }
 

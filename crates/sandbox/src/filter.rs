@@ -112,9 +112,9 @@ fn program(rules: Rules, error: libc::c_int) -> Result<BpfProgram, Error> {
 }
 
 fn rule(conditions: &[(u8, Compare, u64)]) -> Result<SeccompRule, Backend> {
-    let made = conditions.iter().map(|(argument, compare, value)| {
-        SeccompCondition::new(*argument, Length::Dword, compare.clone(), *value)
-    });
+    let made = conditions
+        .iter()
+        .map(|(argument, compare, value)| SeccompCondition::new(*argument, Length::Dword, compare.clone(), *value));
     SeccompRule::new(made.collect::<Result<_, _>>()?)
 }
 

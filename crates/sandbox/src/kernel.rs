@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope,
-};
+use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope};
 
 /// Exists where the kernel has seccomp filters (4.14 and later).
 const SECCOMP_ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
@@ -27,14 +25,8 @@ pub enum Feature {
 }
 
 impl Feature {
-    pub const ALL: [Feature; 6] = [
-        Feature::Files,
-        Feature::Truncate,
-        Feature::Ports,
-        Feature::Signals,
-        Feature::Sockets,
-        Feature::SystemCalls,
-    ];
+    pub const ALL: [Feature; 6] =
+        [Feature::Files, Feature::Truncate, Feature::Ports, Feature::Signals, Feature::Sockets, Feature::SystemCalls];
 
     /// The feature as a kernel needs it.
     pub fn description(self) -> &'static str {

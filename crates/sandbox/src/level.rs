@@ -7,7 +7,9 @@ use crate::settings::{Mode, Network, Settings};
 
 /// The kernel lacks what `--sandbox required` asks for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("apps cannot be put into a sandbox: the kernel does not have {missing}; use a newer kernel, or --sandbox best-effort")]
+#[error(
+    "apps cannot be put into a sandbox: the kernel does not have {missing}; use a newer kernel, or --sandbox best-effort"
+)]
 pub struct Unavailable {
     pub missing: String,
 }
@@ -24,8 +26,7 @@ pub enum Enforcement {
 }
 
 impl Enforcement {
-    pub const ALL: [Enforcement; 4] =
-        [Enforcement::Off, Enforcement::None, Enforcement::Partial, Enforcement::Full];
+    pub const ALL: [Enforcement; 4] = [Enforcement::Off, Enforcement::None, Enforcement::Partial, Enforcement::Full];
 
     pub fn word(self) -> &'static str {
         match self {

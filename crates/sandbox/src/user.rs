@@ -42,9 +42,9 @@ pub fn closed<'a>(paths: impl IntoIterator<Item = &'a Path>, writable: bool) -> 
 
 /// The first of these directories, or of those above them, that another user cannot pass through.
 pub fn closed_on_the_way(directories: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
-    directories.into_iter().find_map(|directory| {
-        directory.ancestors().find(|directory| !allows(directory, PASS)).map(Path::to_owned)
-    })
+    directories
+        .into_iter()
+        .find_map(|directory| directory.ancestors().find(|directory| !allows(directory, PASS)).map(Path::to_owned))
 }
 
 fn allows(path: &Path, need: u32) -> bool {

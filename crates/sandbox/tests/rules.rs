@@ -276,25 +276,29 @@ fn a_policy_that_cannot_be_read_starts_nothing() {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(126), b"".as_slice()));
 }
 
-/// At most 15 ms. Prints what it is here.
+/// The sandbox adds little to the start of an interpreter. The quickest of some starts counts, and a machine that is busy gets
+/// several tries.
 #[test]
 fn what_it_costs() {
     const STARTS: u32 = 20;
+    const TRIES: u32 = 5;
+    const LIMIT_MS: f64 = 15.0;
     let scene = Scene::new(Network::All);
-    let took = |make: &dyn Fn() -> Command| {
-        let mut times: Vec<f64> = (0..STARTS)
-            .map(|_| {
-                let began = Instant::now();
-                assert!(make().args(["-I", "-S", "-c", "pass"]).status().unwrap().success());
-                began.elapsed().as_secs_f64() * 1e3
-            })
-            .collect();
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
+    let quickest = |make: &dyn Fn() -> Command| {
+        let start = |_| {
+            let began = Instant::now();
+            assert!(make().args(["-I", "-S", "-c", "pass"]).status().unwrap().success());
+            began.elapsed().as_secs_f64() * 1e3
+        };
+        (0..STARTS).map(start).fold(f64::INFINITY, f64::min)
     };
-    let plain = took(&|| Command::new(python()));
-    let inside = took(&|| scene.sandbox.command(Some(&scene.scratch), None).unwrap());
-    println!("start of an interpreter: {plain:.1} ms, in the sandbox {inside:.1} ms, {:.2} times", inside / plain);
+    let is_cheap = |_| {
+        let plain = quickest(&|| Command::new(python()));
+        let inside = quickest(&|| scene.sandbox.command(Some(&scene.scratch), None).unwrap());
+        println!("start of an interpreter: {plain:.1} ms, in the sandbox {inside:.1} ms, {:.2} times", inside / plain);
+        inside - plain < LIMIT_MS
+    };
+    assert!((0..TRIES).any(is_cheap));
 }
 
 /// Everything above once more, by a process that is not root.
@@ -309,7 +313,8 @@ fn the_same_holds_for_an_ordinary_user() {
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = place.path().join("rules");
     fs::copy(&program, &copy).unwrap();
-    let reachable = |path: &Path| path.ancestors().skip(1).all(|above| fs::metadata(above).is_ok_and(|found| found.permissions().mode() & 1 == 1));
+    let is_open = |path: &Path| fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 1 == 1);
+    let reachable = |path: &Path| path.ancestors().skip(1).all(is_open);
     assert!(reachable(Path::new(env!("CARGO_BIN_EXE_sandbox-stage"))), "the second stage must be reachable for others");
     let output = Command::new(copy)
         .args(["--skip", "ordinary_user", "--test-threads", "1"])

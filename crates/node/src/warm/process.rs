@@ -16,8 +16,8 @@ use tokio::io::{BufReader, BufWriter};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use trellis_core::id::RunId;
 use trellis_sandbox::{Sandbox, Scratch};
 

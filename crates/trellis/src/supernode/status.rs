@@ -115,7 +115,8 @@ fn facts(status: &Status, now: f64) -> Vec<(&'static str, String)> {
         Gpu::Missing { why } => facts.push(("GPU", format!("missing: {why}"))),
     }
     if let Some(sandbox) = &status.sandbox {
-        let missing: String = sandbox.missing.iter().map(|missing| format!("; the kernel does not have {missing}")).collect();
+        let missing: String =
+            sandbox.missing.iter().map(|missing| format!("; the kernel does not have {missing}")).collect();
         facts.push(("Sandbox", format!("{}, network {}{missing}", sandbox.level.word(), sandbox.network.word())));
     }
     if disk.limit_bytes > 0 {

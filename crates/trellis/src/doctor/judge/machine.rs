@@ -144,7 +144,8 @@ pub fn sandbox(level: &Level) -> Check {
     match level.missing.is_empty() {
         true => Check::ok("sandbox", format!("apps are kept from keys and other processes{}", gaps(level))),
         false => {
-            let found = format!("apps can do more than they should: the kernel does not have {}", level.missing.join(" and "));
+            let found =
+                format!("apps can do more than they should: the kernel does not have {}", level.missing.join(" and "));
             Check::warning("sandbox", found, FIX)
         }
     }

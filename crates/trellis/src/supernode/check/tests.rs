@@ -10,6 +10,7 @@ use trellis_client::{Security, Trust};
 use trellis_node::config::{
     AppMode, Backoff, Gpus, Keepalive, Resources, Retry, TransportChoice, WarmSettings, WhenMissing,
 };
+use trellis_sandbox::{DataPath, Mode, Network};
 use trellis_wire::proto::scalar::Scalar;
 
 use super::{Checked, Machine, SupernodeArgs, Surroundings, Zero, check};
@@ -157,6 +158,10 @@ fn what_is_refused() {
         ("--isolation docker", vec!["--isolation cannot be \"docker\""]),
         ("--app-lifecycle hot", vec!["--app-lifecycle cannot be \"hot\""]),
         ("--app-spare maybe", vec!["--app-spare cannot be \"maybe\""]),
+        ("--sandbox maybe", vec!["--sandbox cannot be \"maybe\""]),
+        ("--app-network some", vec!["--app-network cannot be \"some\""]),
+        ("--app-data /", vec!["--app-data: \"/\" is the whole machine"]),
+        ("--app-env A=1", vec!["--app-env: \"A=1\" is no name of a variable"]),
         ("--max-concurrent-apps 0", vec!["--max-concurrent-apps: \"0\" is not a number from 1 to 1024"]),
         ("--app-timeout 31d", vec!["--app-timeout: 31d is too long"]),
         ("--app-idle-timeout 25h", vec!["--app-idle-timeout: 25h is too long"]),
@@ -390,6 +395,18 @@ fn who_carries_out_instructions() {
 }
 
 #[test]
+fn what_apps_are_kept_from() {
+    let usual = good("").config.apps.sandbox;
+    assert_eq!((usual.mode, usual.network), (Mode::BestEffort, Network::All));
+    let line = "--sandbox required --app-network none --app-data /data --app-data ~/out:rw --app-env HF_HOME,WARD";
+    let chosen = good(line).config.apps.sandbox;
+    assert_eq!((chosen.mode, chosen.network), (Mode::Required, Network::None));
+    let data: Vec<String> = chosen.data.iter().map(DataPath::text).collect();
+    assert_eq!(data, ["/data", "/home/ada/out:rw"]);
+    assert_eq!(chosen.variables, ["HF_HOME", "WARD"]);
+}
+
+#[test]
 fn where_apps_connect() {
     for (line, expected) in [
         ("--isolation process", "127.0.0.1:9094"),
@@ -473,6 +490,10 @@ fn a_printed_configuration_means_the_same() {
         (Zero::Unlimited, "--insecure --node-config node.toml --gpus 3 --gpu-missing refuse --app-memory 150MB"),
         (Zero::Unlimited, "--insecure --isolation process --superexec-auth-secret-file s --host :: --flwr-dir f"),
         (Zero::Unlimited, "--insecure --client-app native:mlp --client-app-setting partition=dirichlet:0.5,hidden=32"),
+        (
+            Zero::Unlimited,
+            "--insecure --sandbox required --app-network none --app-data /data --app-data out:rw --app-env HF_HOME",
+        ),
         (Zero::Unlimited, "--insecure --app-lifecycle per-message --allow-runtime-dependency-installation"),
         (
             Zero::Unlimited,
