@@ -49,7 +49,10 @@ class Digits:
         fed = self.federation
         nodes = fed.shape.nodes
         enough = {"min_train_nodes": nodes, "min_evaluate_nodes": nodes, "min_available_nodes": nodes}
-        for name, value in (self._settings(rounds, **more) | enough).items():
+        settings = self._settings(rounds, **more)
+        # A native run names files by their path below the SuperLink's directory of models.
+        settings["initial_model"] = Path(settings["initial_model"]).name
+        for name, value in (settings | enough).items():
             flags += ("--set", f"{name.replace('_', '-')}={value}")
         return TrellisRun(fed.workspace, fed.cli.app, *flags, superlink=fed.superlink, release=fed.cli.release)
 
@@ -74,8 +77,9 @@ class Digits:
         }
 
     def _first_model(self, hidden_layers: int) -> Path:
-        path = self.federation.workspace.root / f"first-{hidden_layers}.npz"
+        path = self.federation.superlink.state_dir / "models" / f"first-{hidden_layers}.npz"
         if not path.exists():
+            path.parent.mkdir(exist_ok=True)
             np.savez(path, **dict(zip(map(str, range(99)), _fresh(hidden_layers))))
         return path
 

@@ -71,6 +71,9 @@ class KubeFederation:
         self.shared.mkdir(exist_ok=True)
         # Of several users, as pods have them.
         self.shared.chmod(0o777)
+        self.models = self.shared / "models"
+        self.models.mkdir(exist_ok=True)
+        self.models.chmod(0o777)
 
     def resource(self) -> dict:
         volume = {"name": "shared", "hostPath": {"path": str(self.shared)}}
@@ -81,6 +84,8 @@ class KubeFederation:
         superlink = {"image": self.image_of("superlink"), **mounts}
         if self.official and flower(self.official).superlink_installs_packages:
             superlink["extraArgs"] = ["--disable-runtime-dependency-installation"]
+        elif not self.official and self.shares:
+            superlink["extraArgs"] = [f"--models-dir={self.models}"]
         if self.isolation == PROCESS:
             superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self.image_of("superexec")
         supernodes = {"image": self.image_of("supernode"), "pools": [pool]}
@@ -136,9 +141,10 @@ class KubeFederation:
 
     def first_model(self) -> Path:
         """What numpy_fedavg begins with, where the SuperLink's pod sees it, too."""
-        model = self.shared / "first.npz"
+        model = self.models / "first.npz"
         np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
-        return model
+        # A run names files by their path below the directory of models.
+        return Path(model.name)
 
     def result_path(self, name: str = "result") -> Path:
         return self.shared / f"{name}.json"

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from harness.federation import APPS
@@ -37,7 +36,6 @@ ADAPTER_NAMESPACE, ADAPTER = "monitoring", "adapter"
 METRICS = {"federation_nodes_wanted", "federation_round_seconds"}
 LEAST, WANTED, MOST = 2, 3, 5
 ROUNDS, TRAIN_SECONDS = 60, 1.0
-ARRAY_COUNT, ARRAY_LENGTH = 4, 64
 START_LIMIT_S = 60.0
 # The operator asks every 15 s, and pods take their time to come and to go.
 SCALE_LIMIT_S = 150.0
@@ -173,9 +171,7 @@ class Scaled:
         self.cluster.kubectl("apply", "-f", "-", told=autoscaler)
 
     def start_run(self) -> Process:
-        model = self.federation.shared / "first.npz"
-        np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
-        told = {"initial_model": model, "train_seconds": TRAIN_SECONDS, "min_available_nodes": WANTED}
+        told = {"initial_model": self.federation.first_model(), "train_seconds": TRAIN_SECONDS, "min_available_nodes": WANTED}
         return start_run(self.federation, APPS / "numpy_fedavg", ROUNDS, **told)
 
     def wait_size(self, size: int, during: Process | None = None) -> None:

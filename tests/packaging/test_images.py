@@ -118,6 +118,8 @@ class Federation:
         self.images, self.workspace = images, workspace
         self.shared = workspace.root / "shared"
         self.shared.mkdir()
+        # The models of the SuperLink, who is another user in its container.
+        self.shared.chmod(0o777)
         self.http, fleet, control, inner = (str(free_port()) for _ in range(4))
         images.start(
             "superlink",
@@ -125,7 +127,8 @@ class Federation:
             "--insecure",
             *("--port", self.http, "--fleet-api-address", f"127.0.0.1:{fleet}"),
             *("--control-api-address", f"127.0.0.1:{control}", "--serverappio-api-address", f"127.0.0.1:{inner}"),
-            flags=(f"--volume={self.shared}:{self.shared}:ro",),
+            *("--models-dir", str(self.shared)),
+            flags=(f"--volume={self.shared}:{self.shared}",),
         )
 
     def start_nodes(self, role: str, flags: tuple[str, ...] = ()) -> None:
@@ -177,4 +180,4 @@ def test_flower_apps_train_beside_a_python(images: Images, federation: Federatio
     model = federation.shared / "first.npz"
     np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
     nodes = {f"min_{what}_nodes": NODES for what in ("available", "train", "evaluate")}
-    federation.train(str(APPS / "numpy_fedavg"), initial_model=model, **nodes)
+    federation.train(str(APPS / "numpy_fedavg"), initial_model=model.name, **nodes)
