@@ -43,7 +43,7 @@ fn a_new_file_is_made_and_goes_with_the_connection() {
 fn links_and_permissions_of_files_stay() {
     let home = tempfile::tempdir().unwrap();
     let (real, link) = (home.path().join("dotfiles.toml"), home.path().join("config.toml"));
-    fs::write(&real, "[superlink]\n", None).unwrap();
+    fs::write(&real, "[superlink]\n").unwrap();
     fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
     symlink(&real, &link).unwrap();
     let written = write(Some(home.path()), None, "local", &connection(), Some(Path::new("/ca.crt")), None).unwrap();
@@ -57,7 +57,7 @@ fn links_and_permissions_of_files_stay() {
 fn what_cannot_be_changed_is_told_with_what_to_write() {
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join("config.toml");
-    fs::write(&config, "[superlink\n", None).unwrap();
+    fs::write(&config, "[superlink\n").unwrap();
     let written = write(Some(home.path()), None, "local", &connection(), Some(Path::new("/ca.crt")), None).unwrap();
     assert!(!written.is_ready());
     let told = written.lines().join("\n");
@@ -80,7 +80,7 @@ fn what_is_written_for_which_connection() {
     assert_eq!(text(&by_system, None).unwrap(), "address = \"127.0.0.1:9093\"\n");
     assert_eq!(text(&connection(), None), Err(Error::NoCertificates));
     assert_eq!(text(&Connection::default(), None), Err(Error::NoAddress));
-    assert_eq!(write(None, None, "default", &connection(), Some(ca)), Err(Error::ReservedName));
+    assert_eq!(write(None, None, "default", &connection(), Some(ca), None), Err(Error::ReservedName));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn which_apps_are_touched() {
     assert_eq!(new, Some(Release { major: 1, minor: 42 }));
     assert_eq!(Release::parse("one"), None);
     let found = |text: &str, release| {
-        fs::write(directory.path().join("pyproject.toml"), text, None).unwrap();
+        fs::write(directory.path().join("pyproject.toml"), text).unwrap();
         app_here(directory.path(), release).is_some()
     };
     assert_eq!(app_here(&directory.path().join("nowhere"), old), None);
@@ -114,7 +114,7 @@ fn an_app_is_written_too_and_keeps_its_file() {
         (bare, "[tool.flwr.federations]\ndefault = \"lab\"\nlab = { address = \"127.0.0.1:8000\""),
         (own.as_str(), "[tool.flwr.federations.lab]\naddress = \"127.0.0.1:8000\"\n"),
     ] {
-        fs::write(&app, before, None).unwrap();
+        fs::write(&app, before).unwrap();
         write(here, here, "lab", &connection(), ca, None).unwrap();
         let text = fs::read_to_string(&app).unwrap();
         assert!(text.starts_with(before) && text.contains(ours), "{text}");
@@ -127,4 +127,34 @@ fn an_app_is_written_too_and_keeps_its_file() {
         }
         assert_eq!(fs::read_to_string(&app).unwrap(), before);
     }
+}
+
+#[test]
+fn a_token_goes_with_the_connection_for_every_release() {
+    let home = tempfile::tempdir().unwrap();
+    let (flwr, app) = (home.path().join("flwr"), home.path().join("app"));
+    fs::create_dir(&app).unwrap();
+    let project = "[tool.flwr.app]\npublisher = \"me\"\n";
+    fs::write(app.join("pyproject.toml"), project).unwrap();
+    let (ca, token) = (Path::new("/ca.crt"), Token::parse("hush").unwrap());
+    let written = write(Some(&flwr), Some(&app), "local", &connection(), Some(ca), Some(&token)).unwrap();
+    assert!(written.is_ready(), "{written:?}");
+    assert!(!written.lines().join("\n").contains("hush"));
+    let kept = fs::read_to_string(flwr.join("credentials.yaml")).unwrap();
+    assert!(kept.contains("127.0.0.1:8000.oidc-access-token: aHVzaA=="), "{kept}");
+    let older = fs::read_to_string(app.join("pyproject.toml")).unwrap();
+    assert!(older.contains("enable-account-auth = true"), "{older}");
+    assert!(app.join(".flwr/.credentials/local.json").is_file());
+    assert!(!fs::read_to_string(flwr.join("config.toml")).unwrap().contains("enable-account-auth"));
+
+    // The token of an address that is no longer used goes with it.
+    let moved = Connection { http: Some("127.0.0.1:7000".to_owned()), ..connection() };
+    write(Some(&flwr), Some(&app), "local", &moved, Some(ca), Some(&token)).unwrap();
+    let kept = fs::read_to_string(flwr.join("credentials.yaml")).unwrap();
+    assert!(kept.contains("127.0.0.1:7000.") && !kept.contains("127.0.0.1:8000."), "{kept}");
+
+    assert!(remove(Some(&flwr), Some(&app), "local", Some(ca)).unwrap().is_ready());
+    assert_eq!(fs::read_dir(&flwr).unwrap().count(), 0);
+    assert_eq!(fs::read_to_string(app.join("pyproject.toml")).unwrap(), project);
+    assert!(!app.join(".flwr").exists());
 }

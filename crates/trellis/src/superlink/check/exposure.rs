@@ -7,8 +7,8 @@ use super::Checker;
 use super::addresses::Addresses;
 use crate::settings::Place;
 
-const OPEN_HERE: &str = "no account is asked for: every user and every program of this machine can submit runs, and so \
-                         execute code as the user of this SuperLink and on every node; --account-auth on asks who calls";
+const OPEN_HERE: &str = "every user and every program of this machine can submit runs, and so execute code as the user of this \
+                         SuperLink and on every node: no account is asked for; --account-auth on asks who calls";
 
 impl Checker<'_> {
     /// Plaintext must not leave this machine unnoticed.

@@ -443,7 +443,7 @@ fn a_superlink_that_asks_nobody_says_what_that_means() {
         (TLS, false),
     ] {
         let warnings = good(line).warnings;
-        let told = warnings.iter().any(|text| text.starts_with("no account is asked for: every user"));
+        let told = warnings.iter().any(|text| text.starts_with("every user and every program of this machine"));
         assert_eq!(told, warned, "{line}: {warnings:?}");
     }
 }
