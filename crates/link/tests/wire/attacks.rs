@@ -132,11 +132,12 @@ async fn lists_that_would_take_far_more_memory_than_bytes_are_not_decoded() {
         ("/v1/fleet/push-messages", signed(&node), 3),
         ("/v1/runtime/push-messages", task.clone(), 2),
         ("/v1/runtime/pull-messages", task, 2),
-        ("/v1/runtime/acquire-task", vec![protobuf()], 1),
     ] {
-        let answer = at_once(send(http, "POST", path, &headers, &empty_list(field))).await;
+        let answer = send(http, "POST", path, &headers, &empty_list(field)).await;
         assert_eq!(answer.status, 413, "{path} {field}: {}", answer.text());
     }
+    let mut launcher = announce(http, "/v1/runtime/acquire-task", &vec![protobuf()], LIST_BYTES).await;
+    assert_eq!(status(&mut launcher).await, 413, "and has no reason for a long one");
     let honest = PushMessagesRequest { node: node.reference(), ..Default::default() }.encode_to_vec();
     let answer = send(http, "POST", "/v1/fleet/push-messages", &signed(&node), &honest).await;
     assert!(answer.text().contains("must not be empty"), "it was read: {}", answer.text());
