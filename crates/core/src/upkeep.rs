@@ -25,8 +25,7 @@ pub fn is_due(read: &(impl Read + ?Sized), now: Seconds) -> Result<bool, Refusal
             return Ok(true);
         }
     }
-    Ok(!read.expired_instructions(now, 1)?.is_empty()
-        || !read.ended_secrets(now - REMEMBERED_S, 1)?.is_empty())
+    Ok(!read.expired_instructions(now, 1)?.is_empty() || !read.ended_secrets(now - REMEMBERED_S, 1)?.is_empty())
 }
 
 /// Does what is due.

@@ -115,7 +115,10 @@ impl fmt::Display for Foreign {
         match self {
             Foreign::NoHost => f.write_str("The request names no host: send a Host header."),
             Foreign::Host(host) => {
-                write!(f, "This server has no host name {host:?}. Use its IP address, or add the name to its allowed hosts.")
+                write!(
+                    f,
+                    "This server has no host name {host:?}. Use its IP address, or add the name to its allowed hosts."
+                )
             }
             Foreign::Origin(origin) => write!(f, "Pages of {origin:?} may not call this server."),
         }
@@ -151,7 +154,8 @@ mod tests {
         ] {
             assert_eq!(check(&hosts, good, None), Ok(()), "{good}");
         }
-        for bad in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "a b", "x.svc.evil.org"] {
+        for bad in ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "a b", "x.svc.evil.org"]
+        {
             assert_eq!(check(&hosts, bad, None), Err(Foreign::Host(bad.to_owned())), "{bad}");
         }
         let without = Request::get("/").body(()).unwrap();

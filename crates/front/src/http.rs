@@ -31,7 +31,9 @@ pub fn is_protobuf(headers: &HeaderMap) -> bool {
 /// Whether a request says that its body is of this type.
 pub fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let kind = headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
-    kind.split(|byte| *byte == b';').next().is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes()))
+    kind.split(|byte| *byte == b';')
+        .next()
+        .is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(wanted.as_bytes()))
 }
 
 /// Frames an answer. A refusal gets its number in Flower's list from `code`; 0 is none.

@@ -82,8 +82,7 @@ impl MessageReader {
     }
 
     async fn prefixed(body: Source) -> Result<MessageReader, Refusal> {
-        let mut reader =
-            MessageReader { body, current: Bytes::new(), left: GRPC_PREFIX_BYTES, deadline: deadline(0) };
+        let mut reader = MessageReader { body, current: Bytes::new(), left: GRPC_PREFIX_BYTES, deadline: deadline(0) };
         let prefix = reader.bytes(GRPC_PREFIX_BYTES).await?;
         if prefix[0] != 0 {
             return Err(Refusal::new(Kind::Unimplemented, "compressed messages are not supported"));

@@ -101,9 +101,8 @@ impl<K: Hash + Eq + Clone> Allowance<K> {
     }
 
     pub fn share(self: &Arc<Self>, key: K) -> Share<K> {
-        let permits = Arc::clone(
-            self.keys().entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.permits))),
-        );
+        let permits =
+            Arc::clone(self.keys().entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.permits))));
         Share { permits, of: Arc::clone(self), key }
     }
 

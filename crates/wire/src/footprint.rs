@@ -98,13 +98,7 @@ impl Count {
         Ok(())
     }
 
-    fn part(
-        &mut self,
-        part: &Part,
-        content: Option<&[u8]>,
-        length: &mut u64,
-        depth: u32,
-    ) -> Result<(), Malformed> {
+    fn part(&mut self, part: &Part, content: Option<&[u8]>, length: &mut u64, depth: u32) -> Result<(), Malformed> {
         let before = *length;
         *length += match (&part.content, content) {
             (Content::Numbers { width: 0 }, Some(packed)) => packed.iter().filter(|byte| **byte < 0x80).count() as u64,
@@ -164,16 +158,12 @@ mod tests {
 
     #[test]
     fn lists_of_nothing_weigh_what_they_take() {
-        let (memory, wire) = of(&PushMessagesRequest {
-            messages_list: vec![Message::default(); 1000],
-            ..Default::default()
-        });
+        let (memory, wire) =
+            of(&PushMessagesRequest { messages_list: vec![Message::default(); 1000], ..Default::default() });
         assert_eq!((memory, wire), (1024 * size_of::<Message>() as u64, 2000));
         let leaf = ObjectTree { object_id: String::new(), children: vec![ObjectTree::default()] };
-        let (memory, wire) = of(&PushTaskMessagesRequest {
-            message_object_trees: vec![leaf; 1000],
-            ..Default::default()
-        });
+        let (memory, wire) =
+            of(&PushTaskMessagesRequest { message_object_trees: vec![leaf; 1000], ..Default::default() });
         assert_eq!((memory, wire), ((1024 + 4 * 1000) * size_of::<ObjectTree>() as u64, 4000));
         let (memory, _) = of(&GetRunStatusRequest { run_ids: vec![1; 1000], ..Default::default() });
         assert_eq!(memory, 1024 * 8);

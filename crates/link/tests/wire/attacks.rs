@@ -152,7 +152,8 @@ async fn pages_of_elsewhere_and_foreign_names_are_refused_on_every_port() {
     };
     let link = TestLink::start(named).await;
     let ask = async |address: SocketAddr, path: &str, host: &str, more: &str| {
-        let head = format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{more}content-length: 2\r\n\r\n{{}}");
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{more}content-length: 2\r\n\r\n{{}}");
         raw(address, head.as_bytes()).await.status
     };
     let (json, at) = ("content-type: application/json\r\n", link.addresses.http);

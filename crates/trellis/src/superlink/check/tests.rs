@@ -615,7 +615,9 @@ fn a_printed_configuration_means_the_same() {
         "--insecure --max-object-size 1500KB --object-cache-size 0 --log-format json --log-level a=info".to_owned(),
         "--insecure --allow-insecure-network --host :: --port 80 --account-auth off --runtime-api-address h:1"
             .to_owned(),
-        format!("{TLS} --endpoint a:1 --endpoint ::1 --allowed-host b.example --metrics-address h:1 --keepalive-interval 90s --idle-timeout 3h"),
+        format!(
+            "{TLS} --endpoint a:1 --endpoint ::1 --allowed-host b.example --metrics-address h:1 --keepalive-interval 90s --idle-timeout 3h"
+        ),
         "--insecure --account-auth on --admin-token-file admin.token --run-defaults /etc/defaults.toml".to_owned(),
         "--insecure --isolation process --superexec-auth-secret-file s --allow-runtime-dependency-installation \
          --log-file l --log-rotation-interval-hours 2 --log-rotation-backup-count 3"
