@@ -124,9 +124,9 @@ settings! {
     "checkpoint-enabled": Kind::Switch, "true", "keep checkpoints of the model";
     "checkpoint-interval": Kind::Count { least: 1 }, "5", "after every so many rounds, and after the last";
     "checkpoint-keep": Kind::Count { least: 1 }, "3", "the newest ones that are kept";
-    "checkpoint-path": Kind::Text, "", "directory of checkpoints, on a SuperLink one below that of its models; that itself by default";
-    "resume": Kind::Text, "", "go on from a checkpoint: the id of a run, or a directory (on a SuperLink: below that of its models)";
-    "initial-model": Kind::Text, "", "begin with the model in this file (.safetensors or .npz; on a SuperLink: below the directory of its models)";
+    "checkpoint-path": Kind::Text, "", "directory of checkpoints, on a SuperLink below its models; these themselves by default";
+    "resume": Kind::Text, "", "go on from a checkpoint: the id of a run, or a directory; on a SuperLink: below its models";
+    "initial-model": Kind::Text, "", "begin with the model in this file (.safetensors or .npz); on a SuperLink: below its models";
     "target-metric": Kind::Text, "", "end when this metric has reached target-value";
     "target-value": ANY, "", "see target-metric; a loss or an error is to fall below it, anything else to rise above";
     "patience": Kind::Count { least: 0 }, "0", "end after so many rounds without improvement; 0: never";
