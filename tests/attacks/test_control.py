@@ -188,6 +188,8 @@ def test_a_bundle_that_unpacks_to_much_costs_little(server):
     content = bomb()
     assert len(content) < 1 << 20
     bundle = {"content": base64.b64encode(content).decode(), "sha256": hashlib.sha256(content).hexdigest()}
+    # What earlier tests took does not count.
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5")
     before = peak_kb(server.pid)
     with pytest.raises(Refused) as refused:
         run = {"bundle": bundle, "settings": {"num-server-rounds": 1}}
@@ -215,6 +217,16 @@ def test_other_users_of_the_machine_are_refused_on_every_port(server):
     token = Path(connection["token_path"])
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     assert stat.S_IMODE(server.platform.home.stat().st_mode) & 0o077 == 0
+
+
+def test_other_users_of_the_machine_cannot_join_as_nodes(server, tmp_path):
+    connection = server.ask("admin", "GET", f"/federations/{FEDERATION}/connection")
+    argv = server.platform.argv("supernode", "--superlink", connection["http"], "--state-dir", str(tmp_path / "state"))
+    argv += ["--root-certificates", connection["root_certificates_path"], "--name", "thief", "--max-retries", "1"]
+    thief = server.platform.workspace.start("thief", argv)
+    assert thief.wait_exit(ANSWER_LIMIT_S) != 0 and "does not know this node" in thief.output(), thief.output()
+    nodes = server.ask("admin", "GET", f"/federations/{FEDERATION}/nodes")["items"]
+    assert [node["name"] for node in nodes] == ["nodes-0"], nodes
 
 
 class Owner:
