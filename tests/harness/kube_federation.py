@@ -86,6 +86,9 @@ class KubeFederation:
             superlink["extraArgs"] = ["--disable-runtime-dependency-installation"]
         elif not self.official and self.shares:
             superlink["extraArgs"] = [f"--models-dir={self.models}"]
+            if not self.image:
+                # ServerApps in the sandbox of ours write their results there.
+                superlink["extraArgs"] += ["--app-data", f"{self.shared}:rw"]
         if self.isolation == PROCESS:
             superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self.image_of("superexec")
         supernodes = {"image": self.image_of("supernode"), "pools": [pool]}

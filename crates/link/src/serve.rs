@@ -202,10 +202,7 @@ fn tell_sandbox(sandbox: &Sandbox, watch: &Watch) {
     if let Err(error) = sandbox.prepare() {
         tracing::warn!(%error, "ServerApps in Python cannot be started");
     }
-    sandbox.level().log(|warning, text| if warning { tracing::warn!("{text}") } else { tracing::info!("{text}") });
-    if let Some(path) = sandbox.closed_path() {
-        tracing::info!(path = %path.display(), "apps keep the user of the SuperLink, without its rights: others cannot use this path");
-    }
+    sandbox.log(|warning, text| if warning { tracing::warn!("{text}") } else { tracing::info!("{text}") });
     watch.sandbox(sandbox.level().level);
 }
 

@@ -188,10 +188,7 @@ fn data_path(setting: &proto::Scalar) -> Option<DataPath> {
 }
 
 fn tell_sandbox(sandbox: &Sandbox, watch: &Watch) {
-    sandbox.level().log(|warning, text| if warning { tracing::warn!("{text}") } else { tracing::info!("{text}") });
-    if let Some(path) = sandbox.closed_path() {
-        tracing::info!(path = %path.display(), "apps keep the user of the node, without its rights: others cannot use this path");
-    }
+    sandbox.log(|warning, text| if warning { tracing::warn!("{text}") } else { tracing::info!("{text}") });
     watch.sandbox(sandbox.level());
 }
 

@@ -89,7 +89,7 @@ impl Level {
     }
 
     /// One sentence for the log, and one for each thing that is missing; `true` for warnings.
-    pub fn log(&self, tell: impl Fn(bool, String)) {
+    pub fn log(&self, tell: &impl Fn(bool, String)) {
         let user = if self.separate_user { ", each with a user of its own" } else { "" };
         match self.level {
             Enforcement::Off => tell(true, "apps run without a sandbox: they can read the keys of this process".into()),

@@ -85,9 +85,13 @@ impl Sandbox {
         Level::of(&self.settings, &self.kernel, self.over_tcp, separate)
     }
 
-    /// Why apps keep the user of this process although it is root, if so.
-    pub fn closed_path(&self) -> Option<PathBuf> {
-        self.common().as_ref().and_then(|common| common.closed.clone())
+    /// What there is to say of it at the start; `true` for warnings.
+    pub fn log(&self, tell: impl Fn(bool, String)) {
+        self.level().log(&tell);
+        if let Some(path) = self.common().as_ref().and_then(|common| common.closed.clone()) {
+            let why = format!("other users cannot use {}", path.display());
+            tell(false, format!("apps keep the user of this process, without its capabilities: {why}"));
+        }
     }
 
     fn common(&self) -> std::sync::MutexGuard<'_, Option<Arc<Common>>> {

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use trellis_sandbox::{DataPath, Feature, Kernel, Mode, Network, Sandbox, Scratch, Settings};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use trellis_sandbox::{DataPath, Enforcement, Feature, Kernel, Mode, Network, Sandbox, Scratch, Settings};
 
 /// A variable that cargo gives to this process, and that is none of an app's business.
 const SECRET: &str = "CARGO_MANIFEST_DIR";
@@ -276,6 +277,45 @@ fn a_policy_that_cannot_be_read_starts_nothing() {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(126), b"".as_slice()));
 }
 
+/// Takes Landlock away from this thread, and from what it starts.
+fn lose_landlock() {
+    let rules = [(libc::SYS_landlock_create_ruleset, Vec::new())].into_iter().collect();
+    let absent = SeccompAction::Errno(libc::ENOSYS as u32);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, absent, arch).unwrap();
+    seccompiler::apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+}
+
+#[test]
+fn without_landlock_nothing_starts_where_it_is_required() {
+    let scene = Scene::new(Network::All);
+    let without = std::thread::spawn(move || {
+        lose_landlock();
+        let helper: PathBuf = env!("CARGO_BIN_EXE_sandbox-stage").into();
+        let make = |mode| {
+            let settings = Settings { mode, helper: helper.clone(), ..Settings::default() };
+            Sandbox::new(settings, python(), scene.root.join("state"), "scratch", true)
+        };
+        let refused = make(Mode::Required).unwrap_err().to_string();
+        assert!(refused.contains("Landlock (Linux 5.13"), "{refused}");
+
+        // The kernel had it when the node started.
+        let run = |sandbox: &Sandbox, scratch: &Scratch| {
+            sandbox.command(Some(scratch), None).unwrap().args(["-c", "print('started')"]).output().unwrap()
+        };
+        let output = run(&scene.sandbox, &scene.scratch);
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(126), b"".as_slice()));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("Landlock"));
+
+        let sandbox = make(Mode::BestEffort).unwrap();
+        let level = sandbox.level();
+        assert_eq!((level.level, level.missing.len()), (Enforcement::Partial, 1));
+        let scratch = sandbox.scratch("three").unwrap().unwrap();
+        assert_eq!(run(&sandbox, &scratch).stdout, b"started\n");
+    });
+    without.join().unwrap();
+}
+
 /// The sandbox adds little to the start of an interpreter. The quickest of some starts counts, and a machine that is busy gets
 /// several tries.
 #[test]
@@ -325,5 +365,5 @@ fn the_same_holds_for_an_ordinary_user() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("8 passed"), "{said}");
+    assert!(said.contains("test result: ok. 9 passed"), "{said}");
 }

@@ -205,8 +205,10 @@ mod tests {
             typed(&recipe.programs[0]),
             "/bin/trellis superlink --host 127.0.0.1 --port 4 --fleet-api-address 127.0.0.1:1 --control-api-address \
              127.0.0.1:2 --serverappio-api-address 127.0.0.1:3 --isolation subprocess --models-dir /h/models/fed \
-             --account-auth on --admin-token-file /h/fed/lab/coordinator/state/admin.token --state-dir /h/fed/lab/coordinator/state --ssl-certfile /h/tls/server.pem --ssl-keyfile /h/tls/server.key \
-             --ssl-ca-certfile /h/tls/ca.crt --endpoint link.example.org --enable-supernode-auth --log-level debug"
+             --account-auth on --admin-token-file /h/fed/lab/coordinator/state/admin.token --state-dir \
+             /h/fed/lab/coordinator/state --ssl-certfile /h/tls/server.pem --ssl-keyfile /h/tls/server.key \
+             --ssl-ca-certfile /h/tls/ca.crt --endpoint link.example.org --enable-supernode-auth --sandbox best-effort \
+             --log-level debug"
         );
     }
 
@@ -223,7 +225,7 @@ mod tests {
             typed(&recipe.programs[0]),
             "/bin/trellis supernode --superlink 127.0.0.1:1 --name edge-0 --state-dir /h/fed/lab/edge-0/state \
              --node-config /h/fed/lab/edge-0/node-config.toml --isolation subprocess --root-certificates /h/tls/ca.crt \
-             --app-cpus 1.500 --app-memory 1073741824 --cuda-visible-devices 2 --gpu-missing refuse \
+             --sandbox best-effort --app-cpus 1.500 --app-memory 1073741824 --cuda-visible-devices 2 --gpu-missing refuse \
              --gpu-memory-fraction 0.5"
         );
         assert_eq!(recipe.files.values().collect::<Vec<_>>(), ["\"partition-id\" = 0\n"]);
