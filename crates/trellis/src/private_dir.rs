@@ -53,7 +53,7 @@ pub enum ClaimError {
 
 /// Makes the directory, or takes one that is there: refuses it if it belongs to another user, and takes the rights of the group
 /// and of others away from our files in it. A directory of root is accepted as it is, because volumes of containers are like
-/// that.
+/// that; so is a mounted one, for programs that are not root: network storage has owners of its own, and only root mounts it.
 pub fn claim(path: &Path) -> Result<(), ClaimError> {
     let io = |source| ClaimError::Io { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path).map_err(|source| {
@@ -64,7 +64,7 @@ pub fn claim(path: &Path) -> Result<(), ClaimError> {
     })?;
     let found = path.metadata().map_err(io)?;
     let user = rustix::process::geteuid().as_raw();
-    if found.uid() != user && found.uid() != ROOT {
+    if found.uid() != user && found.uid() != ROOT && (user == ROOT || !is_mount_point(path)) {
         return Err(ClaimError::Foreign { path: path.to_owned(), owner: found.uid(), user });
     }
     if found.mode() & NOT_PRIVATE == 0 {
@@ -81,6 +81,11 @@ pub fn claim(path: &Path) -> Result<(), ClaimError> {
         }
     }
     if all_ours && found.uid() == user { restrict(path, &found) } else { Ok(()) }
+}
+
+fn is_mount_point(path: &Path) -> bool {
+    let device = |path: &Path| path.metadata().map(|found| found.dev());
+    matches!((device(path), device(&path.join(".."))), (Ok(own), Ok(above)) if own != above)
 }
 
 /// Takes the rights of others away from a file or a whole directory. Links are not followed, and files of other users stay as
@@ -179,6 +184,7 @@ mod tests {
         let theirs = home.path().join("theirs");
         make(&theirs, None, 0o700);
         chown(&theirs, Some(STRANGER), None).expect("given away");
+        assert!(is_mount_point(Path::new("/proc")) && !is_mount_point(&theirs));
         let error = claim(&theirs).expect_err("foreign").to_string();
         assert!(error.contains("belongs to the user with id 12345") && error.contains("chown -R 0 "), "{error}");
     }
