@@ -23,7 +23,7 @@ use crate::driver::{HouseSettings, Wake};
 use crate::home::Home;
 use crate::keeper::Pace;
 use crate::memory::{Limits, Memory};
-use crate::next::{Heard, settle};
+use crate::next::{Heard, Next, Step, settle};
 use crate::record::{Record, Told, VERSION};
 use crate::render::RoleOf;
 use crate::render::labels;
@@ -75,6 +75,8 @@ pub struct State {
     pub blocked: Option<String>,
     /// Why parts wait that have no VM, or no join token; it may go by itself.
     pub hindrance: Option<String>,
+    /// What the cloud answered when something was last to be made, until that is done or no longer wanted.
+    pub refused: Option<Trouble>,
     /// As it was seen last.
     pub view: Option<View>,
     pub viewed: Option<Instant>,
@@ -110,6 +112,7 @@ impl Fleet {
             trouble: None,
             blocked: None,
             hindrance: None,
+            refused: None,
             view: None,
             viewed: None,
             answered: None,
@@ -360,6 +363,21 @@ impl State {
         let (trouble, hindrance) = (self.trouble.as_deref(), self.hindrance.as_deref());
         let looked = Looked { view, memory: &self.memory, limits, trouble, hindrance, now_ms };
         records.values().map(|record| (record.id.clone(), sight(record, &looked))).collect()
+    }
+
+    /// Takes in what was decided, and what stands in the way of joining.
+    pub fn take_in(&mut self, decided: &Next, waits: &[String], view: &View) {
+        if !decided.steps.iter().any(Step::makes) {
+            self.refused = None;
+        }
+        let refused = |passes: bool| self.refused.as_ref().filter(|refused| refused.passes == passes);
+        let lasting = refused(false).map(|refused| refused.why.clone());
+        let passing = refused(true).map(|refused| refused.why.clone());
+        let troubles = (!decided.troubles.is_empty()).then(|| decided.troubles.join("; "));
+        let joining = (!waits.is_empty()).then(|| waits.join("; "));
+        self.blocked = troubles.or(lasting);
+        self.trouble = self.blocked.clone().or_else(|| decided.gave_up.clone());
+        self.hindrance = joining.or_else(|| view.failure()).or(passing);
     }
 
     /// The cloud has not answered yet: what there is may be there or not.

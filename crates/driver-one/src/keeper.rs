@@ -16,7 +16,7 @@ use crate::fleet::{Fleet, State, now_ms};
 use crate::next::{Ground, Next, Step, lacks_token, next, settle};
 use crate::record::Record;
 use crate::secrets::{self, Secrets};
-use crate::view::{ServiceState, View};
+use crate::view::View;
 
 /// How often the cloud is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,11 @@ impl Default for Pace {
     }
 }
 
+/// For so long after something changed the next change is looked for all the time: a VM boots in less.
+const BRISK: Duration = Duration::from_secs(120);
+/// While something is waited for, so many looks are at VMs and services alone before one is at everything.
+const GLANCES: u32 = 5;
+
 /// What came of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passed {
@@ -60,13 +65,17 @@ enum Passed {
 /// something.
 pub async fn keep(fleet: Arc<Fleet>) {
     let pace = fleet.pace;
-    let mut keeper = Keeper { fleet: &fleet, told: Phases::new(), whole: None };
+    let mut keeper = Keeper { fleet: &fleet, told: Phases::new(), whole: None, whole_after: pace.whole };
     let (mut pause, mut wait) = (pace.trouble, pace.turning);
-    let mut rests = false;
+    let (mut settled, mut moved_at) = (false, Instant::now());
     loop {
-        let passed = keeper.pass(fleet.take_change() || !rests).await;
+        let passed = keeper.pass(fleet.take_change() || !settled).await;
+        if matches!(passed, Ok(Passed::Moved)) {
+            moved_at = Instant::now();
+        }
         let next = match &passed {
             Ok(Passed::Moved) => Some(pace.turning),
+            Ok(Passed::Waits) if moved_at.elapsed() < BRISK => Some(pace.turning),
             Ok(Passed::Waits) => Some((wait * 2).min(pace.resting)),
             Ok(Passed::Rests) => Some(pace.resting),
             Ok(Passed::Over) => None,
@@ -76,7 +85,11 @@ pub async fn keep(fleet: Arc<Fleet>) {
                 Some(pause)
             }
         };
-        rests = matches!(passed, Ok(Passed::Rests | Passed::Over));
+        settled = matches!(passed, Ok(Passed::Waits | Passed::Rests | Passed::Over));
+        keeper.whole_after = match passed {
+            Ok(Passed::Waits) => pace.turning * GLANCES,
+            _ => pace.whole,
+        };
         pause = if passed.is_err() { (pause * 2).min(pace.longest) } else { pace.trouble };
         wait = next.unwrap_or(pace.turning);
         fleet.looked();
@@ -93,8 +106,9 @@ struct Keeper<'a> {
     fleet: &'a Fleet,
     /// How parts were when somebody was last woken.
     told: Phases,
-    /// When everything was last looked at.
+    /// When everything was last looked at, and after how long it is again.
     whole: Option<Instant>,
+    whole_after: Duration,
 }
 
 impl Keeper<'_> {
@@ -102,8 +116,7 @@ impl Keeper<'_> {
     async fn pass(&mut self, whole: bool) -> Result<Passed, Trouble> {
         let fleet = self.fleet;
         let cloud = fleet.cloud();
-        let is_old = self.whole.is_none_or(|at| at.elapsed() >= fleet.pace.whole);
-        let whole = whole || is_old;
+        let whole = whole || self.whole.is_none_or(|at| at.elapsed() >= self.whole_after);
         let looked = match whole {
             true => cloud.look(&fleet.federation, &fleet.site).await,
             false => self.glance(&cloud).await,
@@ -123,9 +136,7 @@ impl Keeper<'_> {
         let (steps, moved) = {
             let mut state = fleet.lock().await;
             let decided = decide(fleet, &cloud.one, &state, &view).map_err(broken)?;
-            state.blocked = (!decided.troubles.is_empty()).then(|| decided.troubles.join("; "));
-            state.trouble = state.blocked.clone().or(decided.gave_up);
-            state.hindrance = hindrance(&view, waits, state.hindrance.take(), !decided.steps.is_empty());
+            state.take_in(&decided, &waits, &view);
             let moved = self.tell(&state, &view);
             state.view = Some(view);
             state.viewed = Some(Instant::now());
@@ -171,18 +182,6 @@ impl Keeper<'_> {
         }
         moved
     }
-}
-
-/// Why parts without a VM wait: what stands in the way of joining, what a service says of its failure, or what was refused
-/// last, while it is asked for again.
-fn hindrance(view: &View, waits: Vec<String>, refused: Option<String>, asks: bool) -> Option<String> {
-    let failed = view.active().filter(|service| service.state == ServiceState::Failed);
-    let failed = failed.and_then(|service| {
-        let (id, word, error) = (service.id, &service.word, service.error.as_ref()?);
-        Some(format!("service {id} is {word}: {error}"))
-    });
-    let joined = (!waits.is_empty()).then(|| waits.join("; "));
-    joined.or(failed).or(refused.filter(|_| asks))
 }
 
 /// What the look shows of parts goes into their records.
@@ -291,14 +290,13 @@ async fn carry_out(fleet: &Fleet, cloud: &Cloud, steps: &[Step]) -> Result<(), T
         let mut state = fleet.lock().await;
         state.memory.tried(step, done.as_ref().err().map(|trouble| trouble.why.as_str()), now_ms());
         match done {
-            Ok(()) => state.answered = Some(Instant::now()),
+            Ok(()) => {
+                state.answered = Some(Instant::now());
+                state.refused = state.refused.take().filter(|_| !step.makes());
+            }
             Err(trouble) => {
-                match trouble.passes {
-                    true => state.hindrance = Some(trouble.why.clone()),
-                    false => {
-                        state.trouble = Some(trouble.why.clone());
-                        state.blocked = Some(trouble.why.clone());
-                    }
+                if step.makes() {
+                    state.refused = Some(trouble.clone());
                 }
                 drop(state);
                 (fleet.wake)(&fleet.federation);

@@ -140,6 +140,23 @@ impl Step {
     }
 }
 
+impl Step {
+    /// Parts without a VM wait for it.
+    pub fn makes(&self) -> bool {
+        matches!(
+            self,
+            Step::MakeImage { .. }
+                | Step::MakeTemplate { .. }
+                | Step::UpdateTemplate { .. }
+                | Step::MakeServiceTemplate { .. }
+                | Step::UpdateServiceTemplate { .. }
+                | Step::Instantiate { .. }
+                | Step::AddRole { .. }
+                | Step::Scale { .. }
+        )
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Next {
     pub steps: Vec<Step>,

@@ -152,6 +152,13 @@ impl View {
         runs.or_else(|| self.services.iter().rfind(|service| !leaves(service))).or_else(|| self.services.last())
     }
 
+    /// What OneFlow says of the service that VMs are ordered from, if that has failed.
+    pub fn failure(&self) -> Option<String> {
+        let service = self.active().filter(|service| service.state == ServiceState::Failed)?;
+        let (id, word, error) = (service.id, &service.word, service.error.as_ref()?);
+        Some(format!("service {id} is {word}: {error}"))
+    }
+
     /// The VM template of a role, if it was made.
     pub fn template(&self, role: &str) -> Option<&TemplateSeen> {
         self.templates.iter().find(|template| template.attributes.get(labels::ROLE).is_some_and(|name| name == role))

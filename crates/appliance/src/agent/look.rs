@@ -145,3 +145,40 @@ pub(super) fn explained(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Resolve;
+    use super::*;
+    use crate::place::Place;
+    use crate::sources::Sources;
+    use crate::supervisor::{Direct, Supervisor};
+
+    fn vm(attributes: &[(&str, &str)]) -> VmSnapshot {
+        let attributes = attributes.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        VmSnapshot { id: 1, name: "x".to_owned(), state: None, lcm_state: None, attributes, nics: Vec::new() }
+    }
+
+    #[test]
+    fn while_nothing_is_new_onegate_is_asked_once_a_minute() {
+        let root = tempfile::tempdir().expect("a directory");
+        let place = Place::new(root.path(), "trellis");
+        let sources = Sources::new(&place, &[], false);
+        let mut agent =
+            Agent::new(place, sources, Supervisor::Direct(Direct::default()), Resolve::Stay).expect("an agent");
+        agent.seen.serving = true;
+        let pauses = |agent: &mut Agent, vm: &VmSnapshot, looks: usize| -> Vec<u64> {
+            let pause = |_| {
+                agent.hear(vm);
+                agent.gate_pause.as_secs()
+            };
+            (0..looks).map(pause).collect()
+        };
+        let same = vm(&[(keys::TRELLIS_FEDERATION, "f")]);
+        assert_eq!(pauses(&mut agent, &same, 6), [4, 8, 16, 32, 60, 60]);
+        let drain = vm(&[(keys::TRELLIS_FEDERATION, "f"), (keys::TRELLIS_DRAIN, "YES")]);
+        assert_eq!(pauses(&mut agent, &drain, 2), [4, 8], "there is something to do: more may follow");
+        agent.seen.serving = false;
+        assert_eq!(pauses(&mut agent, &drain, 2), [4, 4], "somebody waits for it");
+    }
+}
