@@ -195,6 +195,24 @@ async fn a_node_joins_by_a_token_and_not_without() {
     node.start();
     node.until_other("TRELLIS_INSTANCE", &instance).await;
     node.until_says("FL_NODE_READY", "YES").await;
+    // A SuperLink that lost its state knows neither the node nor its token: which one is said, and another one helps.
+    superlink.stop().await;
+    std::fs::remove_dir_all(superlink.root.join("var/lib/trellis/superlink")).expect("its state is lost");
+    superlink.start();
+    superlink.until_says("READY", "YES").await;
+    node.crash().await;
+    node.start();
+    let refused = format!("join_refused: {} ", trellis_one::keys::token_mark(token.trim()));
+    let began = std::time::Instant::now();
+    while !node.says("FL_ERROR").is_some_and(|error| error.starts_with(&refused)) {
+        assert!(began.elapsed() < crate::scene::PATIENCE, "{:?}\n{}", node.says("FL_ERROR"), node.log());
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    std::fs::remove_file(&saved).expect("the old token");
+    trellis(&[&["node", "token", "--save", &save], &caller[..]].concat(), &superlink).await;
+    let token = std::fs::read_to_string(&saved).expect("a token");
+    node.set_context("FL_JOIN_TOKEN", token.trim());
+    node.until_says("FL_NODE_READY", "YES").await;
     node.stop().await;
     superlink.stop().await;
 }
