@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
-use trellis_api::{Event, NewRun, Run, RunState, Scalar, State};
+use trellis_api::{Event, NewRun, Role, Run, RunState, Scalar, State};
 use trellis_server::{Platform, PlatformSettings, Refusal};
 
 /// Far more than anything here takes.
@@ -41,12 +41,12 @@ async fn next(events: &mut broadcast::Receiver<Arc<Event>>) -> Arc<Event> {
 
 async fn ready(platform: &Platform, events: &mut broadcast::Receiver<Arc<Event>>) {
     let waiting = async {
-        while platform.federation("lab").expect("it is there").summary.state != State::Ready {
+        while platform.federation("lab", Role::Viewer).expect("it is there").summary.state != State::Ready {
             next(events).await;
         }
     };
     if tokio::time::timeout(LIMIT, waiting).await.is_err() {
-        panic!("it is still {:?}", platform.federation("lab"));
+        panic!("it is still {:?}", platform.federation("lab", Role::Viewer));
     }
 }
 

@@ -13,7 +13,7 @@ use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::refusal::code_name;
 use trellis_front::{
     Answer, Foreign, Hosts, Line, Listener, MessageReader, Payload, Peer, Service, Source, Transport, grpc,
-    http as plain,
+    http as plain, malformed,
 };
 
 use super::call::{Call, Shown};
@@ -249,6 +249,10 @@ impl Front {
             None => self.door.enter_stranger(source).await?,
         };
         let mut body = match client.transport {
+            // The length of the message is part of the body, and a stranger may withhold it.
+            Transport::Grpc if identity.is_none() => tokio::time::timeout(STRANGER_TIMEOUT, MessageReader::grpc(body))
+                .await
+                .map_err(|_| malformed("the message did not arrive in time"))??,
             Transport::Grpc => MessageReader::grpc(body).await?,
             Transport::Http => MessageReader::http(body)?,
         };

@@ -198,6 +198,7 @@ mod tests {
             runs: Vec::new(),
             replies: Replies { waiting: 2, bytes: 3 << 19, oldest_at: Some(70.0) },
             apps: Vec::new(),
+            sandbox: None,
             gpu: Gpu::Missing { why: "asked for 1, found none".into() },
             disk: Disk { used_bytes: 100, limit_bytes: 20 << 30 },
         }
