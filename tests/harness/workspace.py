@@ -11,6 +11,7 @@ from harness.release import Flower, flower
 
 TESTS = Path(__file__).resolve().parent.parent
 REPOSITORY = TESTS.parent
+DIGITS = REPOSITORY / "crates" / "native" / "data"
 # Settings of the caller that would change what Flower does.
 DROPPED = ("FLWR_", "TRELLIS_", "GRPC_", "XDG_DATA_HOME")
 
@@ -53,9 +54,9 @@ class Workspace:
             # Wide, so that tables of the command line are not wrapped and compare as text.
             "COLUMNS": "200",
             MARK: self.mark,
-            # Apps of tests tell of themselves in files of the workspace, and are found by the mark.
+            # Apps of tests tell of themselves in files of the workspace, are found by the mark, and learn from our digits.
             "TRELLIS_APP_ENV": MARK,
-            "TRELLIS_APP_DATA": f"{self.root}:rw",
+            "TRELLIS_APP_DATA": f"{self.root}:rw,{DIGITS}",
         }
         return kept | extra
 
