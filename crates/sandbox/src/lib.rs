@@ -28,6 +28,7 @@ pub use peer::is_app;
 pub use sandbox::Sandbox;
 pub use scratch::Scratch;
 pub use settings::{DataPath, Mode, Network, Settings};
+pub use user::{is_passage, open_passage};
 
 /// The first argument by which a program is asked to [`enter`] a sandbox; what to execute follows.
 pub const SUB_COMMAND: &str = "__sandbox";

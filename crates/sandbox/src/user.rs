@@ -13,7 +13,7 @@ use crate::policy::User;
 const FIRST_UID: u32 = 60_600;
 const UIDS: u32 = 500;
 /// Of all apps: it may pass through the state directory, and nothing else.
-pub const GROUP: u32 = 60_599;
+const GROUP: u32 = 60_599;
 /// The owner does everything, the group passes through.
 const PASSAGE: u32 = 0o710;
 
@@ -55,6 +55,11 @@ fn allows(path: &Path, need: u32) -> bool {
 pub fn open_passage(directory: &Path) -> io::Result<()> {
     chown(directory, None, Some(GROUP))?;
     fs::set_permissions(directory, fs::Permissions::from_mode(PASSAGE))
+}
+
+/// Whether apps pass through this directory of ours, and nobody else does.
+pub fn is_passage(found: &fs::Metadata) -> bool {
+    found.is_dir() && found.gid() == GROUP && found.mode() & 0o777 == PASSAGE
 }
 
 /// Gives files to an app.

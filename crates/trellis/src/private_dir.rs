@@ -14,7 +14,7 @@ const ROOT: u32 = 0;
 const MARKS: [&str; 2] = ["lock", "superlink"];
 /// What the names of our files begin with. In a state directory with other names the modes of ours are repaired, and that of the
 /// directory itself is left alone: it may be `/tmp`, or a home.
-const OWN_NAMES: [&str; 21] = [
+const OWN_NAMES: [&str; 22] = [
     "admin.token",
     "apps",
     "assets",
@@ -29,6 +29,7 @@ const OWN_NAMES: [&str; 21] = [
     "objects",
     "outputs",
     "registry.db",
+    "scratch",
     "server",
     "shared",
     "short",
@@ -67,7 +68,7 @@ pub fn claim(path: &Path) -> Result<(), ClaimError> {
     if found.uid() != user && found.uid() != ROOT && (user == ROOT || !is_mount_point(path)) {
         return Err(ClaimError::Foreign { path: path.to_owned(), owner: found.uid(), user });
     }
-    if found.mode() & NOT_PRIVATE == 0 {
+    if is_private(&found) {
         return Ok(());
     }
     let is_state = MARKS.iter().any(|mark| path.join(mark).exists());
@@ -108,9 +109,14 @@ fn repair(path: &Path, user: u32) -> Result<(), ClaimError> {
     Ok(())
 }
 
+/// Apps in the sandbox pass through directories of ours, and may be at work while a SuperLink starts again.
+fn is_private(found: &Metadata) -> bool {
+    found.mode() & NOT_PRIVATE == 0 || trellis_sandbox::is_passage(found)
+}
+
 fn restrict(path: &Path, found: &Metadata) -> Result<(), ClaimError> {
     let mode = found.mode() & 0o7777;
-    if mode & NOT_PRIVATE == 0 {
+    if is_private(found) {
         return Ok(());
     }
     fs::set_permissions(path, Permissions::from_mode(mode & !NOT_PRIVATE))
@@ -170,6 +176,23 @@ mod tests {
         make(&home.path().join("lock"), Some(""), 0o600);
         claim(home.path()).expect("claimed");
         assert_eq!(modes(), [0o1777, 0o600, 0o644]);
+    }
+
+    /// A ServerApp outlives its SuperLink, and works in its directory while the next one starts.
+    #[test]
+    fn directories_that_apps_pass_through_stay_so() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIP: only root has apps with users of their own");
+        }
+        let home = tempfile::tempdir().expect("a directory");
+        make(&home.path().join("lock"), Some(""), 0o600);
+        make(&home.path().join("apps"), None, 0o755);
+        make(&home.path().join("apps/1"), None, 0o755);
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).expect("set");
+        trellis_sandbox::open_passage(&home.path().join("apps")).expect("opened");
+        trellis_sandbox::open_passage(&home.path().join("apps/1")).expect("opened");
+        claim(home.path()).expect("claimed");
+        assert_eq!(["", "apps", "apps/1"].map(|name| mode(&home.path().join(name))), [0o700, 0o710, 0o710]);
     }
 
     #[test]
