@@ -230,7 +230,7 @@ fn a_run_is_trained_to_its_end_and_told_of() {
 fn a_run_that_fails_is_tried_again_and_what_cannot_be_sent_is_told() {
     let Some(mut scene) = Scene::set("retry") else { return };
     scene.start_operator();
-    let config = json!({"initial-model": "/nowhere/model.npz"});
+    let config = json!({"initial-model": "nowhere.npz"});
     scene.run("broken", &json!({"retries": 1, "backoffSeconds": 1, "config": config}));
     scene.run("unknown", &json!({"app": {"native": "mpl"}}));
     scene.run("misspelt", &json!({"config": {"hiden": 8}}));

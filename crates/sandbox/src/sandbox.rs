@@ -14,7 +14,7 @@ use crate::level::{Level, Unavailable};
 use crate::policy::{Policy, Sockets};
 use crate::python::{self, Interpreter};
 use crate::settings::{Mode, Network, Settings};
-use crate::{SUB_COMMAND, Scratch, enter, grants, user};
+use crate::{SUB_COMMAND, Scratch, enter, grants, scratch, user};
 
 /// Seen by programs that ask who they are; the number of an app's user has no name.
 const USER_NAME: &str = "app";
@@ -125,7 +125,7 @@ impl Sandbox {
         let readable = interpreter.paths.iter().cloned().chain(libraries).chain(data(false));
         let read = grants::without(grants::system().into_iter().chain(readable).collect(), &protected);
         let write: Vec<PathBuf> = data(true).collect();
-        fs::create_dir_all(&self.root)?;
+        scratch::make_private(&self.root)?;
         let is_root = rustix::process::geteuid().is_root();
         let closed = is_root.then(|| self.closed_to_others(&interpreter, &write)).flatten();
         let separate_user = is_root && closed.is_none();

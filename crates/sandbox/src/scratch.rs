@@ -2,14 +2,16 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::policy::User;
 use crate::user;
 
-/// Of its directories: no other app reads them, either.
+/// Of its directories and files: no other app reads them, either.
 const PRIVATE: u32 = 0o700;
+const PRIVATE_FILE: u32 = 0o600;
 
 const HOME: &str = "home";
 const TEMPORARY: &str = "tmp";
@@ -25,13 +27,13 @@ pub struct Scratch {
 impl Scratch {
     pub(crate) fn create(directory: PathBuf, user: Option<User>) -> io::Result<Scratch> {
         let scratch = Scratch { directory, user };
-        fs::create_dir_all(&scratch.directory)?;
+        make_private(&scratch.directory)?;
         if scratch.user.is_some() {
             user::open_passage(&scratch.directory)?;
         }
         for name in [HOME, TEMPORARY, WORK, APP] {
             let path = scratch.directory.join(name);
-            DirBuilder::new().recursive(true).mode(PRIVATE).create(&path)?;
+            make_private(&path)?;
             scratch.hand_over(&path)?;
         }
         Ok(scratch)
@@ -66,7 +68,9 @@ impl Scratch {
     /// Puts a file where the app can read it.
     pub fn put(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
         let path = self.app().join(name);
-        fs::write(&path, content)?;
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(&path)?;
+        file.write_all(content)?;
         self.hand_over(&path)?;
         Ok(path)
     }
@@ -80,7 +84,7 @@ impl Scratch {
     }
 
     fn copy_directory(&self, from: &Path, to: &Path, left_out: &[&str]) -> io::Result<()> {
-        fs::create_dir_all(to)?;
+        make_private(to)?;
         self.hand_over(to)?;
         for entry in fs::read_dir(from)? {
             let entry = entry?;
@@ -117,6 +121,11 @@ impl Scratch {
         let _results = fs::remove_dir(directory.join(WORK)).and_then(|()| fs::remove_dir(directory));
         Ok(())
     }
+}
+
+/// Makes a directory, and those above it that are missing.
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(PRIVATE).create(directory)
 }
 
 fn remove(directory: &Path) -> io::Result<()> {
