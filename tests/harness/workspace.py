@@ -54,9 +54,10 @@ class Workspace:
             # Wide, so that tables of the command line are not wrapped and compare as text.
             "COLUMNS": "200",
             MARK: self.mark,
-            # Apps of tests tell of themselves in files of the workspace, are found by the mark, and learn from our digits.
+            # Apps of tests write their results to workspaces, also to one beside that of their SuperLink; the harness finds
+            # their processes by the mark; some learn from our digits.
             "TRELLIS_APP_ENV": MARK,
-            "TRELLIS_APP_DATA": f"{self.root}:rw,{DIGITS}",
+            "TRELLIS_APP_DATA": f"{self.root.parent}:rw,{DIGITS}",
         }
         return kept | extra
 
