@@ -21,7 +21,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The tables of `footprint.rs`: for each message, the fields whose decoded form can take more memory than their bytes.
+/// Generates the tables of `footprint.rs`: for each message, the fields whose decoded form can exceed their encoded
+/// size.
 fn shapes(pool: &DescriptorPool) -> Result<String, std::fmt::Error> {
     let mut code = String::new();
     let mut max_parts = 0;
@@ -55,7 +56,7 @@ fn parts(message: &MessageDescriptor) -> Vec<String> {
                 format!("Element::Entry(size_of::<({}, {})>())", memory_type(&key), memory_type(&value))
             }
             _ if field.is_list() => format!("Element::Item(size_of::<{}>())", memory_type(&field)),
-            // A single number or slice lies within its message, and takes nothing else.
+            // A single number or slice is stored inline in its message and needs no further memory.
             Kind::Message(_) | Kind::String => "Element::Inline".to_owned(),
             _ => continue,
         };
@@ -64,7 +65,7 @@ fn parts(message: &MessageDescriptor) -> Vec<String> {
     parts
 }
 
-/// Bytes of a number on the wire; 0: it is a varint.
+/// Encoded size of a number in bytes; 0 for a varint.
 fn width(kind: &Kind) -> usize {
     match kind {
         Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => 8,

@@ -1,4 +1,4 @@
-"""Fixtures of the attack suite: a SuperLink with everything on that protects it, and what attackers need to reach it."""
+"""Fixtures of the attack suite: a SuperLink with all protections enabled, and its addresses and keys for attackers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ def fortress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortress]:
 
 
 def enrol(superlink: Superlink, admin: Api, node: Signer) -> int:
-    """Registers the key of a node, and makes the node known to be there; its id."""
+    """Registers the key of a node and activates the node. Returns its id."""
     headers = {"authorization": f"Bearer {admin.token}"} | protobuf()
     made = call(superlink, "v1/control/register-node", headers, RegisterNodeRequest(public_key=node.pem))
     assert made.status == 200, made

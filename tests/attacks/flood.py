@@ -1,7 +1,7 @@
-"""An attacker without any identity: `flood.py ADDRESS CA SECONDS CONNECTIONS` keeps so many connections busy with
-everything that costs a careless server memory, places or time. Prints how many attempts it made.
+"""An unauthenticated attacker: `flood.py ADDRESS CA SECONDS CONNECTIONS` keeps this many connections busy with
+requests that try to exhaust memory, permits or time of the server. Prints the number of attempts.
 
-A program of its own, so that its work is not that of the caller whose waiting is measured.
+A separate process, so that its CPU use does not distort the measured latency of the honest caller.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ def head(path: str, more: str, length: int) -> bytes:
 
 
 def signed() -> str:
-    """As a node signs, with a key that nobody knows."""
+    """Headers of a node, signed with an unregistered key."""
     return PROTOBUF + "".join(f"{name}: {value}\r\n" for name, value in STRANGER.headers().items())
 
 
 async def drip(write, read) -> None:
-    """Announces a message, and sends hardly anything of it."""
+    """Announces a message and sends one byte of it."""
     write(head("/v1/fleet/push-messages", signed(), 60_000) + b"\x12")
     await read(1)
 
@@ -49,33 +49,33 @@ async def pour(write, read) -> None:
 
 
 async def guess(write, read) -> None:
-    """Tries tokens, one after the other."""
+    """Tries random tokens."""
     for _ in range(20):
         write(head("/v1/control/list-runs", f"{PROTOBUF}authorization: Bearer {os.urandom(16).hex()}\r\n", 0))
         await read(PIECE)
 
 
 async def withhold(write, read) -> None:
-    """Sends what anybody may send, but for the last byte."""
+    """Sends a message that needs no authentication, except for its last byte."""
     write(head("/v1/control/get-auth-tokens", PROTOBUF, 16_000) + bytes(15_999))
     await read(1)
 
 
 async def log_in(write, read) -> None:
-    """Begins logins that nobody will end."""
+    """Begins logins and never completes them."""
     for _ in range(20):
         write(head("/v1/control/get-login-details", PROTOBUF, 0))
         await read(PIECE)
 
 
 async def boast(write, read) -> None:
-    """Sends headers as long as they may be, and longer."""
+    """Sends headers that exceed the size limit."""
     write(head("/v1/fleet/get-run", "".join(f"x-{n}: {'y' * 4000}\r\n" for n in range(90)), 0))
     await read(1)
 
 
 async def be_silent(write, read) -> None:
-    """Says nothing."""
+    """Sends nothing."""
     await read(1)
 
 
@@ -89,7 +89,7 @@ async def attack(address: str, context: ssl.SSLContext, number: int, until: floa
         act = ATTACKS[(number + attempts) % len(ATTACKS)]
         attempts += 1
         with contextlib.suppress(OSError, asyncio.TimeoutError):
-            # Some do not even greet.
+            # Some connections send no TLS handshake.
             tls = None if number % 10 == 9 else context
             reader, writer = await asyncio.open_connection(host, int(port), ssl=tls)
             try:

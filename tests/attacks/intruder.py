@@ -1,4 +1,4 @@
-"""Callers that keep to no client library: raw requests over TLS, signed by any key, from any loopback address."""
+"""Callers without a client library: raw requests over TLS, signed by any key, from any loopback address."""
 
 import base64
 import datetime
@@ -24,7 +24,7 @@ class Heard:
 
 
 class Signer:
-    """A node's key, whether anybody knows it or not."""
+    """The key of a node, registered or not."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP384R1())
@@ -46,7 +46,7 @@ def protobuf() -> dict[str, str]:
 
 
 def connect(superlink: Superlink, source: str | None = None, tls: bool = True) -> socket.socket:
-    """To the HTTP port."""
+    """Connects to the HTTP port."""
     host, _, port = superlink.http_address.rpartition(":")
     plain = socket.create_connection((host, int(port)), ANSWER_LIMIT_S, (source, 0) if source else None)
     if not tls:
@@ -62,7 +62,7 @@ def head(path: str, headers: dict[str, str], length: int, method: str = "POST") 
 
 
 def listen(connection: socket.socket) -> Heard:
-    """Reads until the end of the answer."""
+    """Reads the whole response."""
     heard = b""
     try:
         while piece := connection.recv(1 << 16):
@@ -75,7 +75,7 @@ def listen(connection: socket.socket) -> Heard:
 
 
 def call(superlink: Superlink, path: str, headers: dict[str, str], message, source: str | None = None) -> Heard:
-    """One whole call; `message` is protobuf or bytes."""
+    """Performs one call; `message` is protobuf or bytes."""
     body = message if isinstance(message, bytes) else message.SerializeToString()
     with connect(superlink, source) as connection:
         try:

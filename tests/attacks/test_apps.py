@@ -1,4 +1,4 @@
-"""Attacks on the port for ServerApps: other users of the machine, programs without a token, a proxy, paths in settings."""
+"""Attacks on the port for ServerApps: other users, programs without a token, a proxy, paths in settings."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ OLDEST = "1.25"
 CALL_LIMIT_S = 10.0
 START_LIMIT_S = 60.0
 NOBODY = 65534
-# What a proxy does, and any other program of that user could: it connects to the SuperLink for whoever connects to it.
+# A relay to the SuperLink, as a proxy or any other program of that user could run it.
 RELAY = """
 import socket, sys, threading
 port, target = int(sys.argv[1]), (sys.argv[2], int(sys.argv[3]))
@@ -54,7 +54,7 @@ while True:
 
 @contextmanager
 def another_user(address: str) -> Iterator[str]:
-    """An address behind which a program of another user of this machine calls the SuperLink."""
+    """The address of a relay that another user of this machine runs."""
     python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
     if os.geteuid() != 0 or python is None:
         pytest.skip("only root can act as another user, and that user needs a Python of the system")
@@ -83,7 +83,7 @@ def calls(run_id: int) -> dict[str, object]:
 
 
 def answers(address: str, run_id: int) -> dict[str, grpc.StatusCode]:
-    """How each call without a token is answered."""
+    """The status of each call without a token."""
     codes = {}
     with grpc.insecure_channel(address) as channel:
         grpc.channel_ready_future(channel).result(timeout=CALL_LIMIT_S)

@@ -1,4 +1,4 @@
-"""Attacks on the control plane: by those who hold a token of a low role, and by other users of the machine."""
+"""Attacks on the control plane: by callers with a low role, and by other users of the machine."""
 
 import base64
 import hashlib
@@ -31,7 +31,7 @@ FEDERATION = "local"
 PLANS = 60
 ANSWER_LIMIT_S = 30.0
 FLWR_LIMIT_S = 180.0
-# What the server may take more for a bundle of 10 MiB at most.
+# Maximum additional memory of the server for a bundle; the limit of a bundle is 10 MiB.
 BUNDLE_MEMORY_KB = 100_000
 BOMB_FILES, BOMB_FILE_BYTES = 60, 10 << 20
 
@@ -81,7 +81,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 class Listener:
-    """A place on loopback that counts who connects."""
+    """A loopback listener that counts connections."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -110,7 +110,7 @@ def listener() -> Iterator[Listener]:
 
 
 def documents(name: str, port: int, directory: Path) -> list[dict]:
-    """What a thief would have planned: an endpoint with the server's credentials, any file, a program to run."""
+    """Documents of an attacker: an endpoint with the server's credentials, any file, a program to run."""
     secret, config, ran = directory / "secret", directory / "kubeconfig", directory / "ran"
     secret.write_text("admin:hush")
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [str(ran)]}}
@@ -146,13 +146,13 @@ def test_a_plan_makes_no_call_and_leaves_nothing(server, listener, tmp_path):
             assert report["actions"], "the plan says what would be done all the same"
 
     plan("first")
-    # The first plan may open what stays open for all; names of the federation that lives come and go by themselves.
+    # The first plan may open descriptors that stay open; files of the running federation change on their own.
     kept = {path for path in files_below(home) if f"/{FEDERATION}/" not in path}
     descriptors = len(os.listdir(f"/proc/{server.pid}/fd"))
     for number in range(PLANS):
         plan(f"plan-{number}")
     assert {path for path in files_below(home) if f"/{FEDERATION}/" not in path} == kept
-    # A poll of the federation that lives may be under way.
+    # A poll of the running federation may have descriptors open.
     assert len(os.listdir(f"/proc/{server.pid}/fd")) < descriptors + PLANS
     assert listener.connections == 0
     assert not (tmp_path / "ran").exists()
@@ -188,7 +188,7 @@ def test_a_bundle_that_unpacks_to_much_costs_little(server):
     content = bomb()
     assert len(content) < 1 << 20
     bundle = {"content": base64.b64encode(content).decode(), "sha256": hashlib.sha256(content).hexdigest()}
-    # What earlier tests took does not count.
+    # Resets the peak, so that memory of earlier tests does not count.
     Path(f"/proc/{server.pid}/clear_refs").write_text("5")
     before = peak_kb(server.pid)
     with pytest.raises(Refused) as refused:
@@ -230,7 +230,7 @@ def test_other_users_of_the_machine_cannot_join_as_nodes(server, tmp_path):
 
 
 class Owner:
-    """Whoever runs `trellis up` in an app, with some release of Flower on PATH."""
+    """A user who runs `trellis up` in an app, with one release of Flower on PATH."""
 
     def __init__(self, workspace: Workspace, version: str):
         self.release = flower(version)
@@ -271,7 +271,7 @@ def test_flwr_of_the_owner_needs_no_login_and_that_of_others_is_refused(workspac
     ran = owner.flwr("run", ".", FEDERATION, "--stream")
     assert ran.returncode == 0 and "faulty: nothing to do" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
 
-    # Another user knows the address, and has no token.
+    # Another user knows the address but has no token.
     if owner.release.cli_reads_home:
         theirs = workspace.home("thief")
         theirs.mkdir()
@@ -281,7 +281,7 @@ def test_flwr_of_the_owner_needs_no_login_and_that_of_others_is_refused(workspac
     stolen = owner.flwr("run", ".", FEDERATION, home="thief")
     if not owner.release.cli_reads_home:
         (workspace.root / "aside.json").rename(owner.credentials)
-    # 1.25 ends with 0 all the same.
+    # 1.25 exits with 0 nevertheless.
     assert "login" in stolen.stdout + stolen.stderr, stolen.stdout + stolen.stderr
     where = (FEDERATION,) if owner.release.cli_reads_home else (".", FEDERATION)
     listed = json.loads(owner.flwr("ls", *where, "--format", "json").stdout)

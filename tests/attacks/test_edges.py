@@ -1,4 +1,4 @@
-"""Attacks by files: a join Secret from somebody else, a YAML bomb, a state directory that others can read or own."""
+"""Attacks by files: a malicious join Secret, a YAML bomb, a state directory that other users can read or own."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ from harness.workspace import Workspace, trellis_binary
 pytestmark = [pytest.mark.trellis_only, pytest.mark.quick]
 
 COMMAND_LIMIT_S = 60.0
-# A node that refuses a file needs far less than that; the unguarded parser took 2.5 GB for the bomb.
+# A node that refuses a file needs far less; the parser without limits took 2.5 GB for the bomb.
 MAX_MEMORY_KB = 200_000
 STRANGER = 54_321
 
@@ -94,7 +94,7 @@ def test_a_yaml_bomb_is_refused_with_little_memory(workspace, flag):
 
 
 class Service:
-    """A program with a state directory, until it is told to stop. The node among them never finds its SuperLink."""
+    """A running program with a state directory. A SuperNode has no SuperLink to connect to."""
 
     def __init__(self, workspace: Workspace, program: str, state: Path):
         self.log = workspace.root / f"{program}.log"
@@ -151,7 +151,7 @@ def test_a_state_directory_of_an_earlier_release_is_closed_at_the_start(workspac
     state = workspace.root / "old"
     with Service(workspace, program, state):
         pass
-    # Keys and tokens alone were never open.
+    # Keys and tokens were private in earlier releases, too.
     closed = [path for path in state.rglob("*") if path.suffix in (".key", ".token")]
     for path in [state, *state.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -1,4 +1,4 @@
-"""What somebody without an identity can make a SuperLink allocate, wait for or write down: next to nothing."""
+"""Limits of the memory, waiting time and log entries that an unauthenticated caller can cause in a SuperLink."""
 
 import hashlib
 import http.client
@@ -33,14 +33,14 @@ from harness.waiting import wait_for
 pytestmark = [pytest.mark.trellis_only]
 
 MIB = 1 << 20
-# Two bytes for each message.
+# Two bytes per message.
 EMPTY_MESSAGES = b"\x12\x00" * (8 * MIB)
 MAX_GROWTH_BYTES = 150 * MIB
 AT_ONCE_S = 3.0
 HUGE_BYTES = 530_000_000
 CONNECTIONS = 100
 IDLE = 800
-# A p99 below this is noise of the machine.
+# A p99 below this is measurement noise.
 NOISE_S = 0.05
 START_LIMIT_S = 120.0
 
@@ -158,7 +158,7 @@ def test_logins_begun_by_one_address_leave_room_for_others(fortress):
 
 
 class Asking:
-    """An honest node's calls over one connection, and how long each takes."""
+    """Calls of an honest node over one connection, with their latencies."""
 
     def __init__(self, fortress, run_id: int):
         self._fortress = fortress
@@ -205,7 +205,7 @@ def test_a_hundred_connections_of_nobody_change_little(fortress, seconds):
 
 
 def start_run(fortress) -> int:
-    """A run whose ServerApp waits."""
+    """Submits a run whose ServerApp waits."""
     app = fortress.grounds.copy_app(APPS / "faulty", f"waits-{time.monotonic_ns()}")
     project = app / "pyproject.toml"
     project.write_text(project.read_text().replace("faulty.completes:app", "faulty.waits:app"))

@@ -41,19 +41,19 @@ STREAM_LIMIT_S = 30.0
 TTL_S = 600.0
 SUPERLINK = 1
 PROJECT = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'\n"
-# More than any model needs, and what once held the store for a minute.
+# More than any model needs; such a tree once blocked the store for a minute.
 TOO_MANY_OBJECTS = 1_000_000
-# Of a large model.
+# Number of objects of a large model.
 MANY_OBJECTS = 20_000
-# A heartbeat that waits for longer is one that the attack has delayed.
+# A heartbeat with a higher latency is delayed by the attack.
 DELAY_LIMIT_S = 5.0
 
 
 class SigningNode:
-    """A node that speaks the Fleet API by itself, and so can say what no program of Flower says."""
+    """A node with its own Fleet API client, which can send messages that no Flower program sends."""
 
     def __init__(self, superlink: Superlink):
-        # A connection of its own: what another node sends must not stand in its way.
+        # A separate connection: messages of another node must not delay this one.
         options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
         self._channel = grpc.insecure_channel(superlink.fleet_address, options)
         self._stub = FleetStub(self._channel)
@@ -71,7 +71,7 @@ class SigningNode:
         return getattr(self._stub, rpc)(request, metadata=self._signed(), timeout=CALL_LIMIT_S)
 
     def send(self, rpc: str, message: bytes) -> grpc.StatusCode:
-        """A call whose message is encoded already; how it is answered."""
+        """Performs a call with an encoded message and returns its status."""
         try:
             self._channel.unary_unary(f"/flwr.proto.Fleet/{rpc}")(message, metadata=self._signed(), timeout=CALL_LIMIT_S)
         except grpc.RpcError as error:
@@ -147,10 +147,10 @@ class ServerApp:
 
 
 class Stage:
-    """A SuperLink whose apps and nodes are the test itself."""
+    """A SuperLink whose apps and nodes the test simulates."""
 
     def __init__(self, federation):
-        # The runs are submitted by the command line and started by nobody else.
+        # The command line submits the runs; no SuperExec starts them.
         self.fed = federation(app="faulty", nodes=0, isolation=PROCESS)
         self.fed.superlink.start()
         self._open: list[SigningNode | ServerApp] = []
@@ -215,7 +215,7 @@ def test_a_huge_tree_is_refused_and_delays_nobody(stage):
 
 
 def submitted(control: AccountControl) -> int:
-    """A run that nothing starts."""
+    """Submits a run that no SuperExec starts."""
     bundle = io.BytesIO()
     with zipfile.ZipFile(bundle, "w") as archive:
         archive.writestr("pyproject.toml", PROJECT)

@@ -1,4 +1,4 @@
-"""A web page of elsewhere, in real Chromium, calls a SuperLink that asks nobody on this machine who they are."""
+"""A foreign web page in real Chromium calls a SuperLink without accounts on this machine."""
 
 import json
 import os

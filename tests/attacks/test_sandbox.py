@@ -20,20 +20,20 @@ pytestmark = pytest.mark.trellis_only
 
 OLDEST, NEWEST = "1.25", "1.42"
 IDENTITIES = (ROOT, ROOT_WITH_APP_USERS, ORDINARY_USER)
-# A variable of the node and the SuperLink that is no app's business, and one that the operator names.
+# A variable of the node and the SuperLink that apps must not get, and one that the operator names.
 SECRET, NAMED = "INTRUDERS_SECRET", "INTRUDERS_SETTING"
 QUICK = {(ROOT, OLDEST, PER_MESSAGE), (ORDINARY_USER, NEWEST, WARM)}
 
 
 @dataclass
 class Scene:
-    """A federation of one node in which a run has ended, and the files and ports that the next run is after."""
+    """A federation of one node with a finished run, and the files and ports that the next run attacks."""
 
     federation: Federation
     identity: str
     earlier_run: int
     port: int
-    # What came of each attempt, by app.
+    # Outcome of each attempt, by app.
     outcomes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @property
@@ -53,7 +53,7 @@ class Scene:
         return [self.node.process.pid, self.federation.superlink.process.pid]
 
     def play(self) -> "Scene":
-        """Both apps try everything, in one run."""
+        """Runs all attempts in both apps, in one run."""
         files = [*secrets(self), *of_other_runs(self), *outside(self)]
         script = " ".join([*files, *processes(self), *RIGHTS, *others(self)])
         self.outcomes = outcomes(self.federation, submit(self.federation, script, script))
@@ -63,7 +63,7 @@ class Scene:
         return {app: [told[word] for word in words] for app, told in self.outcomes.items()}
 
     def refused(self, words: list[str]) -> None:
-        """Both apps were refused all of it."""
+        """Asserts that all these attempts were refused in both apps."""
         for app, told in self.outcomes.items():
             assert [word for word in words if not told[word].startswith("refused")] == [], app
 

@@ -50,7 +50,7 @@ class Digits:
         nodes = fed.shape.nodes
         enough = {"min_train_nodes": nodes, "min_evaluate_nodes": nodes, "min_available_nodes": nodes}
         settings = self._settings(rounds, **more)
-        # A native run names files by their path below the SuperLink's directory of models.
+        # Paths of a native run are relative to the SuperLink's directory of models.
         settings["initial_model"] = Path(settings["initial_model"]).name
         for name, value in (settings | enough).items():
             flags += ("--set", f"{name.replace('_', '-')}={value}")

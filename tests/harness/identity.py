@@ -1,7 +1,7 @@
-"""As whom the parts of a federation run: root, root whose apps can have users of their own, or an ordinary user.
+"""The user of a federation's processes: root, root with a separate user for each app, or an ordinary user.
 
-The interpreters of the test cache may lie where only root can go. Other users reach them in a mount namespace, in which the
-closed directory is replaced by one that shows the interpreters alone.
+The interpreters of the test cache may be in a directory that only root can access. Other users access them in a mount
+namespace that replaces this directory by one with only the interpreters.
 """
 
 import os
@@ -17,10 +17,10 @@ from provision import CannotBeHad, cache_dir
 
 ROOT, ROOT_WITH_APP_USERS, ORDINARY_USER = "root", "root-with-app-users", "ordinary-user"
 USER_ID = 54321
-# Parts that run as the identity says; everything else is the test's own.
+# Processes that run as the identity; all others run as the user of the test.
 PARTS = ("superlink", "supernode")
 
-# closed directory, where it is put aside, what stays visible of it, --, command
+# Arguments: closed directory, its alternative mount point, paths that stay visible, --, command
 OPENED = """
 set -e
 closed="$1" aside="$2"
@@ -39,7 +39,7 @@ exec "$@"
 
 @dataclass
 class IdentityWorkspace(Workspace):
-    """A workspace whose SuperLink and SuperNodes run as somebody."""
+    """A workspace whose SuperLink and SuperNodes run as the given identity."""
 
     identity: str = ROOT
 
@@ -47,7 +47,7 @@ class IdentityWorkspace(Workspace):
     def make(cls, identity: str) -> "IdentityWorkspace":
         if os.getuid() != 0:
             raise CannotBeHad("only root can start programs as somebody else")
-        # Not below the directory of pytest, which is closed to others.
+        # Not below the directory of pytest, which other users cannot access.
         root = Path(tempfile.mkdtemp(prefix="trellis-identity-"))
         root.chmod(0o755 if identity != ROOT else 0o700)
         if identity == ORDINARY_USER:
@@ -75,6 +75,6 @@ class IdentityWorkspace(Workspace):
 
 
 def base_prefix() -> Path:
-    """Of the interpreter that the environments of the test cache were made from."""
+    """Prefix of the interpreter from which the environments of the test cache were created."""
     argv = [flower().command("python"), "-c", "import sys; print(sys.base_prefix)"]
     return Path(subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout.strip()).resolve()

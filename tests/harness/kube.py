@@ -82,7 +82,7 @@ class Cluster:
     def start_operator(self, *flags: str) -> Process:
         """As a process that is no pod, but sees the names that pods see."""
         self._operators += 1
-        # Federations of tests have a directory of the machine in their pods.
+        # Federations of tests mount a host directory in their pods.
         flags = ("--allow-privileged-pods", *flags)
         argv = [str(trellis_binary()), "operator", "run", "--kubeconfig", self.kubeconfig, *flags]
         return self.start(f"operator-{self._operators}", argv)

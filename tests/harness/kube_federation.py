@@ -87,7 +87,7 @@ class KubeFederation:
         elif not self.official and self.shares:
             superlink["extraArgs"] = [f"--models-dir={self.models}"]
             if not self.image:
-                # ServerApps in the sandbox of ours write their results there.
+                # Sandboxed ServerApps write their results there.
                 superlink["extraArgs"] += ["--app-data", f"{self.shared}:rw"]
         if self.isolation == PROCESS:
             superlink["superexecImage"] = pool["images"]["superexecClientApp"] = self.image_of("superexec")
@@ -146,7 +146,7 @@ class KubeFederation:
         """What numpy_fedavg begins with, where the SuperLink's pod sees it, too."""
         model = self.models / "first.npz"
         np.savez(model, **{str(index): np.zeros(ARRAY_LENGTH, np.float32) for index in range(ARRAY_COUNT)})
-        # A run names files by their path below the directory of models.
+        # Paths of a run are relative to the directory of models.
         return Path(model.name)
 
     def result_path(self, name: str = "result") -> Path:

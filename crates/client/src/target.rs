@@ -11,7 +11,7 @@ use crate::Trust;
 
 /// More than any token is long; a longer text is some other file.
 const LONGEST_TOKEN_BYTES: usize = 4096;
-/// So that those who look for secrets in the wrong places know one.
+/// Lets secret scanners recognize a token.
 const PREFIX: &str = "trellis_";
 
 /// A SuperLink as its callers see it.
@@ -68,7 +68,7 @@ impl Token {
         }
     }
 
-    /// A new one, of 256 random bits.
+    /// Generates a token from 256 random bits.
     pub fn draw() -> Token {
         let mut bytes = [0; 32];
         SystemRandom::new().fill(&mut bytes).expect("the system has randomness");

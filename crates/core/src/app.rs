@@ -98,12 +98,12 @@ fn invalid_token() -> Refusal {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Pushed {
     pub ids: Vec<Option<MessageId>>,
-    /// Children before parents, each once.
+    /// Children before parents, without duplicates.
     pub missing: Vec<ObjectId>,
 }
 
 impl Pushed {
-    /// Adds what another transaction took.
+    /// Appends the result of another transaction.
     pub fn extend(&mut self, more: Pushed) {
         let listed: HashSet<ObjectId> = self.missing.iter().copied().collect();
         self.ids.extend(more.ids);

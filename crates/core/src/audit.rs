@@ -9,11 +9,11 @@ use crate::id::NodeId;
 use crate::port::Tx;
 use crate::refusal::Refusal;
 
-/// Entries that are kept beside refused calls; the oldest are forgotten beyond that.
+/// Maximum number of stored entries, refused calls excluded. The oldest entries beyond it are deleted.
 pub const MAX_ENTRIES: u64 = 100_000;
-/// Refused calls that are kept. Anybody can have calls refused, so they never push out any other entry.
+/// Maximum number of stored refused calls. Any client can cause refusals, so they never displace other entries.
 pub const MAX_REFUSED: u64 = 20_000;
-/// Entries are counted, and the oldest forgotten, once for so many new ones.
+/// Number of new entries between two trims of the log.
 pub const TRIM_INTERVAL: u64 = 256;
 /// Peers choose some of the text: longer is cut.
 const MAX_TEXT_CHARS: usize = 200;

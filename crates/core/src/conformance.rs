@@ -29,7 +29,7 @@ use crate::refusal::{Kind, Refusal};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Ids that a store which thinks in signed or rounded numbers gets wrong.
 const AWKWARD_IDS: [u64; 5] = [2, (1 << 53) + 1, i64::MAX as u64, 1 << 63, u64::MAX];
-/// Where objects of a case are announced, unless it says otherwise.
+/// Default scope of the objects in a case.
 const SCOPE: Scope = Scope { run: RunId(u64::MAX), sender: NodeId::SUPERLINK };
 /// A moment of our time; cases reckon from here.
 const NOW: Seconds = 1_800_000_000.25;

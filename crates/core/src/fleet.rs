@@ -13,8 +13,8 @@ use crate::run;
 /// The key is bound to a node already, or was once.
 pub const KEY_IN_USE: &str = "Public key already in use";
 
-/// A reply with at most so many objects is announced whatever else is outstanding: most replies are such, and there is no more
-/// than one for each instruction that a ServerApp sent to the node.
+/// A reply with at most this many objects is accepted regardless of outstanding objects. Most replies are this small,
+/// and a node sends at most one reply per instruction of a ServerApp.
 const SMALL_TREE_OBJECTS: u64 = 1024;
 
 /// A longer name is for no table.
@@ -122,7 +122,7 @@ pub fn is_member(read: &(impl Read + ?Sized), id: NodeId, key: &[u8]) -> Result<
     Ok(node.is_some_and(|node| node.public_key == key))
 }
 
-/// The node whose key it is, unless it was taken away.
+/// The node that owns the key, unless the node was removed.
 pub fn member(read: &(impl Read + ?Sized), key: &[u8]) -> Result<Option<NodeId>, Refusal> {
     let node = read.node_by_key(key)?.filter(|node| node.state() != State::Unregistered);
     Ok(node.map(|node| node.id))
@@ -257,7 +257,7 @@ pub fn push_reply(tx: &mut dyn Tx, node: NodeId, new: &NewReply, now: Seconds) -
     Ok(Taken::Announced { missing })
 }
 
-/// Whether the node may announce a reply with `new_objects` beside those that it has begun to deliver.
+/// Checks that the node may announce a reply with `new_objects` in addition to its incomplete replies.
 fn check_outstanding(tx: &dyn Tx, node: NodeId, new_objects: u64) -> Result<(), Refusal> {
     if new_objects <= SMALL_TREE_OBJECTS {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Objects: content-addressed, counted, and announced by one sender in one run.
+//! Objects: content-addressed, reference-counted, and announced by one sender in one run.
 //!
 //! An object is announced with its tree before its content comes. It is *complete* when its content and all objects
 //! below it are here; completeness climbs to the parents, and a message whose root is complete is ready. An object
 //! lives as long as a parent or a message refers to it.
 //!
-//! What a sender announces counts only in its [`Scope`]: a false announcement cannot change what another sender or run
-//! announced under the same id. The content is stored once for all scopes, because its hash is its id.
+//! An announcement is valid only in its [`Scope`]: a false announcement cannot change an announcement of another sender
+//! or run for the same id. The content is stored once for all scopes, because its id is its hash.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,12 +18,13 @@ use crate::refusal::{Kind, Refusal};
 
 /// Message, RecordDict, ArrayRecord, Array, ArrayChunk: five levels, and some room.
 pub const MAX_HEIGHT: u32 = 8;
-/// Objects in the tree of one message. Flower cuts arrays into chunks of 5 MiB: enough for a model of 150 GB.
+/// Maximum number of objects in the tree of one message. Flower splits arrays into chunks of 5 MiB, so this suffices
+/// for a model of 150 GB.
 pub const MAX_TREE_OBJECTS: u64 = 32_768;
-/// Objects in the trees of replies that a node announced and has not delivered completely, over all its runs.
+/// Maximum number of objects in the incomplete replies of one node, over all its runs.
 pub const MAX_OUTSTANDING_OBJECTS: u64 = 4 * MAX_TREE_OBJECTS;
 
-/// Where an announcement counts: the objects of one sender in one run. The ServerApp sends as [`NodeId::SUPERLINK`].
+/// The scope of an announcement: one sender in one run. The ServerApp sends as [`NodeId::SUPERLINK`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     pub run: RunId,
@@ -53,7 +54,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Checks that the tree is small enough to be announced. Needs no store: call it before a transaction is opened.
+    /// Checks that the tree is small enough to be announced. Does not need the store: call it before opening a
+    /// transaction.
     pub fn check(&self) -> Result<(), Refusal> {
         let mut objects = 0;
         let mut level = vec![self];
@@ -69,7 +71,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds the ids of the tree to `seen`; returns how many were new. Nothing is looked up below an id that is known.
+    /// Adds the ids of the tree to `seen` and returns the number of new ids. Does not descend below an id that `seen`
+    /// contains.
     pub fn add_to(&self, seen: &mut HashSet<ObjectId>) -> usize {
         if !seen.insert(self.id) {
             return 0;
@@ -78,10 +81,11 @@ impl Tree {
     }
 }
 
-/// Objects announced in one transaction, so that it holds the store for well below a second. A message is not split.
+/// Maximum number of objects announced in one transaction, so that it holds the store for well below a second. A
+/// message is not split.
 pub const MAX_TRANSACTION_OBJECTS: usize = 4096;
 
-/// Splits messages, by their trees, into lists for one transaction each. Shared objects count once.
+/// Splits messages into batches of one transaction each, by the size of their trees. Shared objects count once.
 pub fn transactions<T>(messages: Vec<T>, tree: impl Fn(&T) -> &Tree) -> Vec<Vec<T>> {
     let mut seen = HashSet::new();
     let mut transactions: Vec<Vec<T>> = Vec::new();
@@ -131,7 +135,7 @@ pub enum Event {
 pub struct Object {
     pub id: ObjectId,
     pub scope: Scope,
-    /// Parents and messages of the scope that refer to it.
+    /// Number of parents and messages in the scope that refer to the object.
     pub references: u32,
     /// Children that are not complete.
     pub waiting: u32,
@@ -164,8 +168,8 @@ impl Object {
     }
 }
 
-/// The object, if the sender of `scope` may read it: a ServerApp reads what its run holds, a node reads what its run's
-/// ServerApp sent and what the node itself sent. One whose content is here is preferred.
+/// Finds an object that the sender of `scope` may read. A ServerApp may read all objects of its run. A node may read
+/// objects sent by its run's ServerApp or by itself. Objects whose content is stored are preferred.
 pub fn visible(read: &(impl Read + ?Sized), scope: Scope, id: ObjectId) -> Result<Option<Object>, Refusal> {
     let elsewhere =
         if scope.is_app() { read.object_here(scope.run, id)? } else { read.object(Scope::of_app(scope.run), id)? };
@@ -175,15 +179,15 @@ pub fn visible(read: &(impl Read + ?Sized), scope: Scope, id: ObjectId) -> Resul
     }
 }
 
-/// Announces the trees of one sender and collects the ids whose content is missing. One for many messages that share
-/// objects. Nothing is written before [`Announcement::write`].
+/// Announces the trees of one sender and collects the ids of missing content. Messages that share objects use one
+/// announcement. Only [`Announcement::write`] writes to the store.
 pub struct Announcement {
     scope: Scope,
-    /// Objects of this announcement: with their counters as they will be written.
+    /// Objects of this announcement, with the counters that will be written.
     objects: HashMap<ObjectId, Announced>,
-    /// Those of them to be written, children before parents.
+    /// Ids of the objects to write, children before parents.
     order: Vec<ObjectId>,
-    /// Objects above the current one.
+    /// Ancestors of the current object.
     above: Vec<ObjectId>,
     /// Missing objects, children before parents.
     missing: Vec<ObjectId>,
@@ -191,7 +195,7 @@ pub struct Announcement {
 
 struct Announced {
     object: Object,
-    /// The children of an object that is to be inserted; `None`: its row exists.
+    /// Children of an object to insert; `None` if its row exists.
     children: Option<Vec<ObjectId>>,
     is_changed: bool,
 }
@@ -202,13 +206,13 @@ impl Announcement {
         Announcement { scope, objects, order, above: Vec::new(), missing: Vec::new() }
     }
 
-    /// Announces the tree of a message that refers to its root from now on.
+    /// Announces the tree of a message and adds the message's reference to the root.
     pub fn hold(&mut self, tx: &dyn Tx, tree: &Tree) -> Result<Object, Refusal> {
         self.announce(tx, tree)?;
         self.refer_to(tree.id)
     }
 
-    /// Announces a tree. Its root must have a holder.
+    /// Announces a tree. A message or a parent must refer to its root.
     pub fn announce(&mut self, tx: &dyn Tx, tree: &Tree) -> Result<(), Refusal> {
         if self.objects.contains_key(&tree.id) {
             return Ok(());
@@ -266,7 +270,7 @@ impl Announcement {
             return Err(too_large(id));
         }
         if let Some(other) = visible(tx, self.scope, id)?.filter(|other| other.here) {
-            // The content decides, and it is here: these are the children that it names.
+            // The content is stored, so the announced children must equal those that the content names.
             if !same_ids(&tx.children(other.scope, id)?, &children) {
                 return Err(other_children(id));
             }
@@ -282,7 +286,7 @@ impl Announcement {
         self.objects.insert(object.id, Announced { object, children, is_changed });
     }
 
-    /// One reference more to an object of this announcement.
+    /// Adds a reference to an object of this announcement.
     fn refer_to(&mut self, id: ObjectId) -> Result<Object, Refusal> {
         let announced = self.objects.get_mut(&id).ok_or_else(|| not_announced(id))?;
         announced.object.references += 1;
@@ -290,7 +294,7 @@ impl Announcement {
         Ok(announced.object)
     }
 
-    /// Writes what was announced. Returns the missing objects, children before parents.
+    /// Writes the announced objects. Returns the missing objects, children before parents.
     pub fn write(self, tx: &mut dyn Tx) -> Result<Vec<ObjectId>, Refusal> {
         for id in &self.order {
             let Announced { object, children, is_changed } = &self.objects[id];
@@ -320,7 +324,7 @@ fn not_announced(id: ObjectId) -> Refusal {
     Refusal::new(Kind::Precondition, format!("object {id} was not announced"))
 }
 
-/// Order and repetitions do not matter.
+/// Compares ids as sets: order and duplicates do not matter.
 fn same_ids(some: &[ObjectId], others: &[ObjectId]) -> bool {
     let set = |ids: &[ObjectId]| ids.iter().copied().collect::<HashSet<_>>();
     set(some) == set(others)
@@ -332,11 +336,11 @@ pub enum Arrival {
     Stored,
     /// It was here before; the new copy is not needed.
     Known,
-    /// The sender did not announce it.
+    /// The sender did not announce the object.
     Unannounced,
 }
 
-/// Takes verified content from the sender of `scope`. `children` are those named in the content itself.
+/// Accepts verified content from the sender of `scope`. `children` are the children named in the content.
 pub fn arrive(
     tx: &mut dyn Tx,
     scope: Scope,
@@ -477,7 +481,7 @@ mod tests {
         let deep = |height: u64| (1..height).fold(leaf(0), |below, n| Tree { children: vec![below], ..leaf(n) });
         assert!(deep(u64::from(MAX_HEIGHT)).check().is_ok());
         assert!(deep(u64::from(MAX_HEIGHT) + 1).check().is_err());
-        // As dense as the old limits allowed: each level repeats the one below.
+        // Maximum density under the old limits: each level repeats the level below.
         let dense = (1..5).fold(leaf(0), |below, n| Tree { children: vec![below; 32], ..leaf(n) });
         assert!(dense.check().unwrap_err().text.contains("too large"));
     }

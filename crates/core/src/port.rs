@@ -109,14 +109,14 @@ pub trait Read {
     fn answered_instructions(&self, run: RunId) -> Result<Vec<MessageId>, Refusal>;
 
     fn object(&self, scope: Scope, id: ObjectId) -> Result<Option<Object>, Refusal>;
-    /// One of the run's objects with this id whose content is here, whoever sent it.
+    /// An object of the run with this id whose content is stored, from any sender.
     fn object_here(&self, run: RunId, id: ObjectId) -> Result<Option<Object>, Refusal>;
     fn children(&self, scope: Scope, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
     fn parents(&self, scope: Scope, id: ObjectId) -> Result<Vec<ObjectId>, Refusal>;
-    /// The content, which all scopes share.
+    /// The content, shared by all scopes.
     fn content(&self, id: ObjectId) -> Result<Option<Content>, Refusal>;
     fn has_content(&self, id: ObjectId) -> Result<bool, Refusal>;
-    /// Objects of all scopes.
+    /// Number of objects in all scopes.
     fn object_count(&self) -> Result<u64, Refusal>;
 
     fn account(&self, id: &str) -> Result<Option<Account>, Refusal>;
@@ -136,7 +136,7 @@ pub trait Read {
     fn audit_after(&self, after: u64, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
     /// The newest audit entries, oldest of them first.
     fn audit_newest(&self, limit: usize) -> Result<Vec<audit::Entry>, Refusal>;
-    /// How many there are at most: entries that were forgotten between others are counted too.
+    /// Upper bound of the number of entries: also counts entries deleted from the middle of the log.
     fn audit_count(&self) -> Result<u64, Refusal>;
 
     /// How much there is of everything. Asked every few seconds, so it must not read whole tables of wide rows.
@@ -171,11 +171,12 @@ pub trait Tx: Read {
     fn insert_object(&mut self, object: &Object, children: &[ObjectId]) -> Result<(), Refusal>;
     /// Writes the counters of a kept object.
     fn update_object(&mut self, object: &Object) -> Result<(), Refusal>;
-    /// Keeps content that is not here yet.
+    /// Stores content that is not stored yet.
     fn put_content(&mut self, id: ObjectId, content: &Content) -> Result<(), Refusal>;
     /// Content that turned out not to be needed: its file, if any, goes after the commit.
     fn discard(&mut self, content: &Content);
-    /// Forgets the object. The last one with this id takes the content along; its file, if any, goes after the commit.
+    /// Deletes the object. Deleting the last object with this id also deletes the content; its file, if any, is removed
+    /// after the commit.
     fn delete_object(&mut self, scope: Scope, id: ObjectId) -> Result<(), Refusal>;
 
     fn put_account(&mut self, account: &Account) -> Result<(), Refusal>;
@@ -191,7 +192,7 @@ pub trait Tx: Read {
         subject: &str,
         detail: &str,
     ) -> Result<u64, Refusal>;
-    /// Forgets all audit entries but the newest `keep`: of refused calls, or of all other events.
+    /// Deletes all but the newest `keep` audit entries, either of refused calls or of all other events.
     fn trim_audit(&mut self, refused: bool, keep: u64) -> Result<(), Refusal>;
 
     fn set_alive_at(&mut self, now: Seconds) -> Result<(), Refusal>;

@@ -102,7 +102,8 @@ impl LocalDriver {
         tls::trust(&self.world.home, federation, &tls)
     }
 
-    /// The token of the SuperLink's first administrator; `None`: it is not here, or asks nobody who calls.
+    /// Path of the token of the SuperLink's first administrator. `None` if no such file exists, for example because the
+    /// SuperLink runs elsewhere or has no accounts.
     pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
         let desired = self.coordinator(federation)?;
         let Spec::Coordinator(spec) = &desired.spec else { return None };

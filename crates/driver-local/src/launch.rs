@@ -107,7 +107,7 @@ fn arrange(world: &World, id: &ResourceId, spec: &Spec, had: &Claim) -> Result<C
     world.claim(id, spec, had, listen(spec))
 }
 
-/// The token with which this driver, and whoever can read its home, calls the SuperLink. One that is there stays.
+/// Creates the administrator token with which this driver calls the SuperLink. An existing token is kept.
 fn provide_token(path: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());

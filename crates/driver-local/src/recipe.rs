@@ -114,7 +114,7 @@ pub enum Probe {
         tls: bool,
         /// `None`: whom the system trusts.
         trust: Option<PathBuf>,
-        /// The token of its first administrator.
+        /// File with the token of the first administrator.
         token: PathBuf,
     },
     /// A SuperNode of ours: the socket in its state directory.

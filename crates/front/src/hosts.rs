@@ -1,8 +1,8 @@
-//! Under which names a port is called, and from which pages.
+//! Checks of the Host and Origin headers of a request.
 //!
-//! A web page can have its own name resolve to an address that only its visitor reaches (DNS rebinding): its calls then
-//! come with that name as Host. Or it calls the address itself: then its calls come with a foreign Origin. Both are
-//! refused. IP addresses are good: a page can only have one as its Host if this port served it.
+//! A web page can make its own name resolve to an address that only its visitor can reach (DNS rebinding). Its requests
+//! then have that name as Host. A page can also call the address directly; its requests then have a foreign Origin.
+//! Both are refused. IP addresses are accepted: a page has an IP address as its Host only if this port served the page.
 
 use std::fmt;
 
@@ -13,21 +13,21 @@ use trellis_pki::Endpoint;
 use crate::grpc::is_grpc;
 use crate::tls::TlsSettings;
 
-/// Names below these cannot be registered by anybody, so no page can be served from them: this machine, and those of a
-/// cluster or a private network.
+/// Names with these suffixes cannot be registered publicly, so no foreign page has such a name. They belong to this
+/// machine, a cluster or a private network.
 const PRIVATE_SUFFIXES: [&str; 4] = [".localhost", ".internal", ".svc", ".cluster.local"];
-/// Of a name that is refused, as much is told.
+/// Maximum length of a refused name in an error message.
 const MAX_TOLD_CHARS: usize = 100;
 
-/// The names of a port. Addresses, names without a dot, and private ones are always good.
+/// The accepted names of a port. IP addresses, names without a dot, and private names are always accepted.
 #[derive(Clone, Default)]
 pub struct Hosts {
     names: Vec<Endpoint>,
-    /// Its certificate's names are good, too, and may change.
+    /// Names of the certificate are accepted, too. The certificate may be replaced at run time.
     tls: Option<TlsSettings>,
 }
 
-/// Why a request is not answered.
+/// The reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Foreign {
     NoHost,
@@ -41,22 +41,21 @@ impl Hosts {
         Hosts { names: names.into_iter().chain(Endpoint::parse(machine.trim())).collect(), tls }
     }
 
-    /// Whether the port serves TLS.
     pub fn have_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Whether a request is for this port, and not from a page of elsewhere.
+    /// Checks that a request addresses this port and does not come from a foreign web page.
     pub fn check<B>(&self, request: &Request<B>) -> Result<(), Foreign> {
         self.check_head(request.version(), request.uri(), request.headers())
     }
 
     pub fn check_head(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
-        // Browsers speak HTTP/2 over TLS only, where the certificate has proved the name, and no gRPC over it at all.
+        // Browsers use HTTP/2 only over TLS, where the certificate proves the name, and cannot send gRPC over it.
         if version == Version::HTTP_2 && is_grpc(headers) {
             return Ok(());
         }
-        // HTTP/2 has the host in the address of the request.
+        // HTTP/2 carries the host in the URI of the request.
         let header = || headers.get(HOST).and_then(|value| value.to_str().ok());
         let host = uri.authority().map(|authority| authority.as_str()).or_else(header).ok_or(Foreign::NoHost)?;
         if !self.has(host) {
@@ -84,7 +83,7 @@ impl Hosts {
     }
 }
 
-/// Whether an origin is the page of this host: the scheme may be another, where a proxy ends TLS.
+/// Checks that the origin has the same host. The scheme may differ if a proxy terminates TLS.
 fn is_of(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     let port = match scheme {

@@ -19,7 +19,7 @@ const UNSUPPORTED_CONTENT_TYPE: u16 = 1002;
 /// Frames that a slow reader may leave lying.
 const BACKLOG: usize = 2;
 
-/// For answers that a browser shows, over TLS: it is to use nothing else with this host for a while.
+/// For responses shown in a browser over TLS: the browser must use TLS for this host from then on.
 pub const HSTS: (HeaderName, HeaderValue) =
     (header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=2592000"));
 
@@ -28,7 +28,7 @@ pub fn is_protobuf(headers: &HeaderMap) -> bool {
     has_type(headers, "application/protobuf")
 }
 
-/// Whether a request says that its body is of this type.
+/// Whether the content type of a request is `wanted`.
 pub fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let kind = headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
     kind.split(|byte| *byte == b';')

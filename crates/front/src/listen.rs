@@ -19,11 +19,11 @@ use crate::tls::TlsSettings;
 
 /// A TLS handshake that takes longer is given up.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// TLS handshakes under way at once; more are closed as they come. One whose client is silent takes a descriptor and
-/// little memory: it begins with the first byte.
+/// Maximum number of concurrent TLS handshakes; further connections are closed. A handshake begins with the first byte,
+/// so a silent client takes only a descriptor and little memory.
 const MAX_HANDSHAKES: usize = 16_384;
-/// Open connections from one address. Those from this machine are not counted: proxies and whole fleets of tests come
-/// from there.
+/// Maximum number of open connections from one address. Loopback connections are not counted: proxies and the nodes of
+/// tests use them.
 pub const CONNECTIONS_PER_ADDRESS: usize = 4096;
 /// After an accept that failed (no descriptors left) wait this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -126,15 +126,15 @@ async fn handshake(tls: &TlsSettings, stream: TcpStream) -> io::Result<TlsStream
     tls.acceptor.accept(stream).await
 }
 
-/// Counts a connection as long as it is open.
+/// Holds the permit of an open connection.
 struct Place {
     _permit: OwnedSemaphorePermit,
-    // After the permit: it is forgotten with the last of them.
+    // Must be dropped after the permit: the last share removes the entry of the source.
     _share: Share<Source>,
 }
 
 impl Place {
-    /// `Some(None)` for those that are not counted.
+    /// Returns `Some(None)` for connections that are not counted.
     fn take(open: &Arc<Allowance<Source>>, remote: SocketAddr) -> Option<Option<Place>> {
         if remote.ip().to_canonical().is_loopback() {
             return Some(None);
@@ -194,13 +194,13 @@ impl Line {
         async move { while end.changed().await.is_ok() {} }
     }
 
-    /// A key to remember something about this connection by. It does not keep the connection open.
+    /// A key for data about this connection. Does not keep the connection open.
     pub fn key(&self) -> LineKey {
         LineKey(Arc::downgrade(&self.0))
     }
 }
 
-/// Names one connection, also when it is over: no other connection ever has an equal key while this one exists.
+/// Identifies one connection, also after it is closed. While the key exists, no other connection has an equal key.
 #[derive(Debug, Clone)]
 pub struct LineKey(Weak<watch::Sender<()>>);
 

@@ -12,13 +12,13 @@ use trellis_wire::footprint::{Shaped, footprint};
 
 /// A peer that sends nothing for this long in the middle of a message is given up: it holds a place that others need.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A message must be here whole after `PATIENCE`, and a second more for each of so many bytes: the slowest links of
-/// nodes have 256 kbit/s.
+/// A message must be complete after `PATIENCE` plus one second per this many bytes: the slowest links of nodes have 256
+/// kbit/s.
 const MIN_BYTES_PER_S: u64 = 32 << 10;
 
-/// Messages up to this size are decoded unseen.
+/// Messages up to this size are decoded without a footprint check.
 const UNSEEN_BYTES: usize = 4 << 10;
-/// Of a larger one, the decoded form may take so many times its bytes, and this much more.
+/// The decoded form of a larger message may take `MAX_DECODED_RATIO` times its bytes plus `DECODED_BYTES`.
 const MAX_DECODED_RATIO: u64 = 3;
 const DECODED_BYTES: u64 = 4 << 20;
 
@@ -29,7 +29,7 @@ pub fn malformed(what: &'static str) -> Refusal {
     Refusal::new(Kind::Invalid, what)
 }
 
-/// Decodes a message, unless its decoded form would take far more memory than its bytes.
+/// Decodes a message. Refuses a message whose decoded form would take far more memory than its bytes.
 pub fn decode<M: prost::Message + Default + Shaped>(message: Bytes) -> Result<M, Refusal> {
     let unreadable = || malformed("the message cannot be read");
     if message.len() > UNSEEN_BYTES {
@@ -57,7 +57,7 @@ enum Source {
 }
 
 impl Source {
-    /// The next bytes, maybe none; `None`: there are no more.
+    /// The next chunk, possibly empty; `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes, hyper::Error>> {
         match self {
             Source::Body(body) => Some(body.frame().await?.map(|frame| frame.into_data().unwrap_or_default())),
@@ -76,7 +76,7 @@ impl MessageReader {
         MessageReader::prefixed(Source::Body(body)).await
     }
 
-    /// The message of a gRPC call whose bytes are here, in these pieces.
+    /// Reads the message of a gRPC call from chunks that are already in memory.
     pub async fn grpc_pieces(pieces: impl IntoIterator<Item = Bytes>) -> Result<MessageReader, Refusal> {
         MessageReader::prefixed(Source::Pieces(pieces.into_iter().collect())).await
     }
@@ -98,7 +98,7 @@ impl MessageReader {
         Ok(MessageReader { body: Source::Body(body), current: Bytes::new(), left, deadline: deadline(left) })
     }
 
-    /// Has all of it come within this time, whatever its size.
+    /// Sets a deadline for the whole message, regardless of its size.
     pub fn within(&mut self, limit: Duration) {
         self.deadline = Instant::now() + limit;
     }

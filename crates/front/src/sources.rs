@@ -1,4 +1,4 @@
-//! Where calls come from, as far as it matters for limits: so that one source cannot use up what all need.
+//! Limits per source, so that one source cannot exhaust shared resources.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-/// Bits of an IPv6 address that a provider assigns; its holder chooses the others.
+/// Prefix length of an IPv6 network as providers assign it; the customer chooses the other bits.
 const IPV6_NETWORK_BITS: u32 = 64;
 
-/// An address, as limits count it: an IPv6 network is one source.
+/// An address as limits count it: all addresses of one IPv6 network are one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source(IpAddr);
 
@@ -26,11 +26,11 @@ impl From<IpAddr> for Source {
     }
 }
 
-/// How often each key may do something: `burst` times at once, then again every `interval_s`.
+/// Rate limit per key: `burst` calls at once, then one call every `interval_s`.
 pub struct Rate<K> {
     burst: f64,
     interval_s: f64,
-    /// Keys that are counted one by one; with more, those who come last share one count.
+    /// Maximum number of keys with a bucket of their own; further keys share one bucket.
     max_keys: usize,
     counted: Mutex<Counted<K>>,
 }
@@ -44,7 +44,7 @@ struct Counted<K> {
 struct Bucket {
     left: f64,
     at_s: f64,
-    /// How often it was refused since it was last granted.
+    /// Refusals since the last admitted call.
     refused: u64,
 }
 
@@ -55,7 +55,7 @@ impl<K: Hash + Eq> Rate<K> {
         Rate { burst, interval_s, max_keys, counted: Mutex::new(Counted { keys: HashMap::new(), others }) }
     }
 
-    /// Whether it may be done at `now_s`; then also how often it was refused since the last time.
+    /// Admits a call at `now_s` and returns the number of refusals since the last admitted call, or returns `None`.
     pub fn admit(&self, key: K, now_s: f64) -> Option<u64> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let Counted { keys, others } = &mut *counted;
@@ -82,13 +82,13 @@ impl<K: Hash + Eq> Rate<K> {
     }
 }
 
-/// So many permits for each key. Keys without a permit in use are not remembered.
+/// A fixed number of permits per key. Keys without a permit in use are removed.
 pub struct Allowance<K> {
     permits: usize,
     keys: Mutex<HashMap<K, Arc<Semaphore>>>,
 }
 
-/// The permits of one key, as long as somebody uses them.
+/// The permits of one key, while they are in use.
 pub struct Share<K: Hash + Eq + Clone> {
     pub permits: Arc<Semaphore>,
     of: Arc<Allowance<K>>,
@@ -114,7 +114,7 @@ impl<K: Hash + Eq + Clone> Allowance<K> {
 impl<K: Hash + Eq + Clone> Drop for Share<K> {
     fn drop(&mut self) {
         let mut keys = self.of.keys();
-        // This one and the one in the map.
+        // One reference of this share and one of the map.
         if Arc::strong_count(&self.permits) <= 2 {
             keys.remove(&self.key);
         }

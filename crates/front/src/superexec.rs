@@ -31,7 +31,8 @@ impl SuperexecSecret {
         self.check_headers(headers, services, rpc)?.check(body)
     }
 
-    /// The same before the body is here: that it is the signed one is left to check.
+    /// Checks the signed headers before the body is read. The caller checks the body against the returned
+    /// [`SignedBody`].
     pub fn check_headers(&self, headers: &HeaderMap, services: &[&str], rpc: &str) -> Result<SignedBody, Refusal> {
         let header = |name: &str| {
             headers.get(name).and_then(|value| value.to_str().ok()).ok_or_else(|| no("the SuperExec did not sign"))
@@ -58,10 +59,10 @@ impl SuperexecSecret {
     }
 }
 
-/// The body that goes with signed headers.
+/// The body that the signed headers describe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedBody {
-    /// In hexadecimal digits.
+    /// Hexadecimal.
     sha256: String,
 }
 

@@ -31,13 +31,13 @@ pub struct TlsSettings {
     pub(crate) acceptor: TlsAcceptor,
     served: Served,
     reload: Arc<Mutex<Reload>>,
-    /// Of the certificate in use.
+    /// The leaf of the certificate in use.
     leaf: Arc<Mutex<Leaf>>,
 }
 
 #[derive(Default)]
 struct Leaf {
-    /// In seconds since 1970.
+    /// Unix time in seconds.
     expires_at: i64,
     names: Vec<String>,
 }
@@ -90,7 +90,7 @@ impl TlsSettings {
         self.leaf.lock().expect("no holder panics")
     }
 
-    /// Whether the certificate in use has this name, in lower case.
+    /// Whether the certificate in use covers this lower-case name.
     pub fn covers(&self, name: &str) -> bool {
         let is = |pattern: &String| match (pattern.strip_prefix("*."), name.split_once('.')) {
             (Some(domain), Some((_, rest))) => rest.eq_ignore_ascii_case(domain),

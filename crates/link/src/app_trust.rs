@@ -1,6 +1,6 @@
-//! Whom the SuperLink believes without a secret: SuperExecs that ask for runs, and ServerApps of Flower 1.25 to 1.27, which
-//! send no token. A loopback address alone proves nothing (other users of the machine and proxies have it too), so the owner
-//! of the peer's socket decides.
+//! Trust in callers without a secret: SuperExecs that request runs, and ServerApps of Flower 1.25 to 1.27, which send
+//! no token. A loopback address alone proves nothing, because other users of the machine and proxies have it too. The
+//! owner of the peer's socket decides.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,27 +16,28 @@ use crate::config::{AppTrust, Isolation};
 use crate::dialect::{Client, Version};
 use crate::link::Link;
 
-/// From this release on, every call of a ServerApp has a token.
+/// From this release on, every call of a ServerApp carries a token.
 const TOKENS_SINCE: Version = Version { major: 1, minor: 28 };
-/// A proxy that names its client in one of these speaks for somebody else.
+/// Headers with which a proxy names its client. A proxied call is not a call of the proxy's user.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
-/// `ESTABLISHED` in the tables of sockets.
+/// The state `ESTABLISHED` in the kernel's socket tables.
 const ESTABLISHED: &str = "01";
 const ROOT: u32 = 0;
-/// Connections whose owners are remembered. One looked up anew reads the table of all sockets of the machine.
+/// Maximum number of connections with a cached owner. Each lookup reads the table of all sockets of the machine.
 const MAX_KNOWN: usize = 1024;
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Peer {
     Remote,
-    /// On this machine. The users who own a socket with the peer's address: one, or none if it cannot be found.
+    /// On this machine. `owners` are the users that own a socket with the peer's address: one, or none if it is not
+    /// found.
     Local {
         owners: Vec<u32>,
     },
 }
 
-/// Finds out who calls, once for each connection.
+/// Identifies peers, once for each connection.
 #[derive(Default)]
 pub struct Peers(Mutex<HashMap<LineKey, Vec<u32>>>);
 
@@ -66,7 +67,7 @@ fn find_owners(address: SocketAddr) -> Vec<u32> {
     tables.iter().flat_map(|table| owners(&fs::read_to_string(table).unwrap_or_default(), address)).collect()
 }
 
-/// The owners of the sockets of `table` (the format of `/proc/net/tcp`) that are connected from `address`.
+/// Owners of the sockets in `table` (format of `/proc/net/tcp`) that are connected from `address`.
 fn owners(table: &str, address: SocketAddr) -> Vec<u32> {
     let forms = hexadecimal(address);
     let owner = |line: &str| {
@@ -78,7 +79,7 @@ fn owners(table: &str, address: SocketAddr) -> Vec<u32> {
     table.lines().skip(1).filter_map(owner).collect()
 }
 
-/// An address as the tables write it: words of 32 bits in the order of this machine. An IPv4 address may be in both tables.
+/// The address as the socket tables write it: 32-bit words in native byte order. An IPv4 address may be in both tables.
 fn hexadecimal(address: SocketAddr) -> Vec<String> {
     let word = |bytes: &[u8]| format!("{:08X}", u32::from_ne_bytes(bytes.try_into().expect("four bytes")));
     let v6 = |octets: [u8; 16]| octets.chunks(4).map(word).collect::<String>();
@@ -89,17 +90,17 @@ fn hexadecimal(address: SocketAddr) -> Vec<String> {
     ips.into_iter().map(|ip| format!("{ip}:{:04X}", address.port())).collect()
 }
 
-/// A caller that shows neither a token nor a signature.
+/// A caller without a token and without a signature.
 pub struct Unproven<'a> {
     pub client: &'a Client,
-    /// It called the port that is for ServerApps and SuperExecs alone.
+    /// The call came in on the port for ServerApps and SuperExecs.
     pub on_app_port: bool,
     pub line: &'a Line,
     pub remote: SocketAddr,
     pub headers: &'a HeaderMap,
 }
 
-/// Whether it may act as the ServerApp of the run that it names.
+/// Checks that the caller may act as the ServerApp of the run that it names.
 pub fn check_app(link: &Link, caller: &Unproven<'_>) -> Result<(), Refusal> {
     match needs_token(link.isolation, caller.on_app_port, caller.client) {
         Some(why) => Err(Refusal::new(Kind::Unauthenticated, why)),
@@ -107,7 +108,7 @@ pub fn check_app(link: &Link, caller: &Unproven<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether it may take runs, to start their ServerApps.
+/// Checks that the caller may take runs and start their ServerApps.
 pub fn check_launcher(link: &Link, caller: &Unproven<'_>) -> Result<(), Refusal> {
     let peer = link.peers.identify(caller.line, caller.remote, caller.headers);
     if believes(link.app_trust, caller.on_app_port, &peer, geteuid().as_raw()) {
@@ -116,7 +117,7 @@ pub fn check_launcher(link: &Link, caller: &Unproven<'_>) -> Result<(), Refusal>
     Err(Refusal::new(Kind::Unauthenticated, NOT_TRUSTED))
 }
 
-/// Whether a peer without a secret is believed. `own` is the user of the SuperLink.
+/// Whether a peer without a secret is trusted. `own` is the user of the SuperLink.
 fn believes(trust: AppTrust, on_app_port: bool, peer: &Peer, own: u32) -> bool {
     match (trust, peer) {
         (AppTrust::User, Peer::Local { owners }) => {
@@ -128,7 +129,8 @@ fn believes(trust: AppTrust, on_app_port: bool, peer: &Peer, own: u32) -> bool {
     }
 }
 
-/// Why a ServerApp without a token is refused before it is asked where it is; `None`: releases that send no token may call so.
+/// The reason to refuse a ServerApp without a token before its peer is identified; `None` if the release sends no
+/// tokens.
 fn needs_token(isolation: Isolation, on_app_port: bool, client: &Client) -> Option<&'static str> {
     let announces_tokens = client.version.is_some_and(|version| version >= TOKENS_SINCE);
     if isolation == Isolation::Subprocess {
@@ -140,7 +142,7 @@ fn needs_token(isolation: Isolation, on_app_port: bool, client: &Client) -> Opti
     None
 }
 
-/// What is said to those who are not believed.
+/// Error message for callers that are not trusted.
 const NOT_TRUSTED: &str = "without a token or a secret, only programs of the SuperLink's own user on its machine may do \
     this: run the SuperExec as that user, give --superexec-auth-secret-file (Flower 1.30 and later), or start the SuperLink \
     with --serverappio-trust";

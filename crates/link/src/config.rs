@@ -26,7 +26,7 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Names and addresses by which clients reach this SuperLink; the certificate must cover them.
     pub endpoints: Vec<String>,
-    /// Further names under which HTTP requests are answered, beside `endpoints` and those of the certificate.
+    /// Additional accepted host names of HTTP requests, beside `endpoints` and the names of the certificate.
     pub allowed_hosts: Vec<String>,
     /// Control calls need the token of an account.
     pub accounts: bool,
@@ -36,13 +36,13 @@ pub struct Config {
     pub python: Option<PathBuf>,
     /// ServerApps may install what their app asks for, from a package index (Flower 1.30 and later).
     pub dependency_installation: bool,
-    /// What ServerApps in Python may do on this machine. They always reach the network.
+    /// Sandbox of Python ServerApps on this machine. Their network is never restricted.
     pub sandbox: SandboxSettings,
     /// What trains for native runs; `None`: somebody else asks for them. Started by the SuperLink whatever `isolation` says.
     pub native_app: Option<NativeApp>,
-    /// The secret that SuperExecs sign with; `None`: `app_trust` decides who may take a run.
+    /// The secret with which SuperExecs sign; `None`: `app_trust` decides which callers may take a run.
     pub superexec_secret: Option<PathBuf>,
-    /// Which SuperExecs and ServerApps without a secret are believed.
+    /// Which SuperExecs and ServerApps without a secret are trusted.
     pub app_trust: AppTrust,
     /// The token of the first administrator; `None`: one is drawn, and put into the state directory.
     pub admin_token: Option<PathBuf>,
@@ -80,15 +80,16 @@ pub enum Isolation {
     Process,
 }
 
-/// Which SuperExecs without a secret may take runs, and which ServerApps without a token (Flower 1.25 to 1.27) may act for one.
+/// Which SuperExecs without a secret may take runs, and which ServerApps without a token (Flower 1.25 to 1.27) may act
+/// for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AppTrust {
-    /// Those of the SuperLink's own user, and of root, on this machine.
+    /// Callers of the SuperLink's own user, and of root, on this machine.
     #[default]
     User,
-    /// Those of every user of this machine: for a pod, whose network has no other users.
+    /// Callers of every user of this machine: for a pod, whose network has no other users.
     Machine,
-    /// Whoever reaches the ServerAppIo port.
+    /// Every caller that can reach the ServerAppIo port.
     Network,
 }
 
@@ -107,7 +108,7 @@ pub struct Limits {
     pub message_bytes: usize,
     /// The largest single object accepted.
     pub object_bytes: u64,
-    /// Bytes of request bodies held in memory at once, over all peers; one peer gets a part of it.
+    /// Maximum number of bytes of request bodies in memory, over all peers; one peer gets a part of it.
     pub buffered_bytes: usize,
     /// Bytes of object content kept in memory because they were used lately.
     pub object_cache_bytes: u64,
@@ -115,7 +116,7 @@ pub struct Limits {
     pub requests_in_flight: usize,
     /// Requests one connection may have open at once.
     pub requests_per_connection: u32,
-    /// Connections that one address may have open at once, on each port. Those from this machine are not counted.
+    /// Maximum number of open connections from one address, on each port. Loopback connections are not counted.
     pub connections_per_address: usize,
     /// How long a node's pull is held open when there is nothing for it.
     pub hold_node_pull: Duration,

@@ -22,7 +22,7 @@ pub fn node_id(node: Option<&proto::Node>) -> NodeId {
     NodeId(node.map_or(0, |node| node.node_id))
 }
 
-/// A tree that is small enough to be announced.
+/// Converts a tree and checks its size.
 pub fn tree(tree: &proto::ObjectTree) -> Result<Tree, Refusal> {
     let tree = tree_in(tree)?;
     tree.check()?;

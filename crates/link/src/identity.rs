@@ -74,7 +74,7 @@ fn no(text: &'static str) -> Refusal {
     Refusal::new(Kind::Unauthenticated, text)
 }
 
-/// A signature as a call shows it, not checked yet.
+/// The signature of a call, not verified yet.
 pub struct Signature {
     pub key: Bytes,
     signature: Bytes,

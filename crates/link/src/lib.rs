@@ -31,7 +31,7 @@ pub mod calls {
     pub use trellis_front::Transport;
 }
 
-/// What is read of a request before its sender is known, for those who feed it garbage.
+/// Decoders of data from unknown senders, exported for fuzzing.
 pub mod decoders {
     pub use crate::dialect::Client;
     pub use crate::identity::{Identities, Signature, decode_key};

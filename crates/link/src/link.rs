@@ -49,11 +49,11 @@ pub struct Link {
     pub superexec_secret: Option<SuperexecSecret>,
     pub app_trust: AppTrust,
     pub peers: Peers,
-    /// Who starts ServerApps that runs bring along.
+    /// Selects the program that starts the ServerApps of runs.
     pub isolation: Isolation,
     /// What runs begin with.
     pub run_defaults: fab::Config,
-    /// Native runs are trained on this machine: their settings name files here.
+    /// Native runs are trained on this machine, so their settings name files here.
     pub trains: bool,
     said: Mutex<HashSet<String>>,
     /// Which refusals the audit log has.

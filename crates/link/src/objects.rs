@@ -56,11 +56,11 @@ pub enum Admission {
     Wanted(Box<Incoming>),
     /// They are here already: whatever comes is not needed.
     Known,
-    /// The sender did not announce it.
+    /// The sender did not announce the object.
     Unannounced,
 }
 
-/// Decides whether the bytes of an object are wanted from the sender of `scope`.
+/// Decides whether to accept the bytes of an object from the sender of `scope`.
 pub fn admit(link: &Link, scope: Scope, id: ObjectId) -> Result<Admission, Refusal> {
     let known = link.read(|view| {
         running(view, scope.run)?;
@@ -218,13 +218,13 @@ impl Outgoing {
     }
 }
 
-/// Finds an object of a running run that the caller, who sends in `scope`, may read.
+/// Finds an object of a running run that the sender of `scope` may read.
 pub async fn fetch(link: &Link, scope: Scope, id: ObjectId) -> Result<Outgoing, Refusal> {
     let found = link.read(|view| {
         running(view, scope.run)?;
         Ok(match object::visible(view, scope, id)? {
             None => None,
-            // Another run may have the content of an object that is still missing here.
+            // The content may be stored for another run although this object is still missing.
             Some(object) => Some(if object.here { view.content(id)? } else { None }),
         })
     })?;

@@ -1,5 +1,5 @@
-//! Refused calls, for the log and the audit log: a flood of refusals must not become a flood of lines and entries, and that
-//! of one address must not hide those of others.
+//! Rate limits of refused calls in the log and the audit log. A flood of refusals must not become a flood of lines and
+//! entries, and refusals of one address must not hide those of others.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -14,12 +14,12 @@ use crate::link::Link;
 const PAUSE_S: f64 = 60.0;
 /// Kinds of refusals told apart.
 const KINDS: usize = 4096;
-/// Addresses told apart.
+/// Maximum number of addresses with a limit of their own.
 const SOURCES: usize = 4096;
-/// Lines in the log about one address: at once, and then one in so many seconds.
+/// Log lines about one address: burst, and then one line per interval.
 const LINES: u32 = 20;
 const LINE_INTERVAL_S: f64 = 3.0;
-/// Audit entries about one address, and about all.
+/// Audit entries about one address, and in total.
 const ENTRIES: u32 = 20;
 const ENTRY_INTERVAL_S: f64 = 6.0;
 const ALL_ENTRIES: u32 = 500;
@@ -49,12 +49,12 @@ impl Default for RefusalLog {
 }
 
 impl RefusalLog {
-    /// How many refusals of calls from there went unlogged, if this one is to be logged.
+    /// Returns the number of unlogged refusals from this source if this one may be logged.
     pub fn may_log(&self, source: Source, now: Seconds) -> Option<u64> {
         self.lines.admit(source, now)
     }
 
-    /// How many refusals of this kind, or from there, went unwritten, if this one is to be written.
+    /// Returns the number of unwritten refusals of this kind or source if this one may be written.
     fn admit(&self, kind: String, source: Source, now: Seconds) -> Option<u64> {
         let mut kinds = self.kinds.lock().expect("no holder panics");
         if kinds.len() >= KINDS {

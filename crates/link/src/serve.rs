@@ -135,7 +135,7 @@ impl SuperLink {
         let watch = Arc::new(Watch::new(env!("CARGO_PKG_VERSION")));
         if let Some(sandbox) = programs.sandbox() {
             let watch = Arc::clone(&watch);
-            // Asks the interpreter for its files, which nobody has to wait for.
+            // In the background, because it runs the interpreter.
             tokio::task::spawn_blocking(move || tell_sandbox(&sandbox, &watch));
         }
         let ended = Arc::new(Mutex::default());
@@ -197,7 +197,7 @@ impl SuperLink {
     }
 }
 
-/// Says what ServerApps in Python are restricted by.
+/// Logs the restrictions of Python ServerApps.
 fn tell_sandbox(sandbox: &Sandbox, watch: &Watch) {
     if let Err(error) = sandbox.prepare() {
         tracing::warn!(%error, "ServerApps in Python cannot be started");
@@ -220,7 +220,7 @@ fn endpoints(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
     Ok(endpoints)
 }
 
-/// The names under which HTTP requests are answered, beside those of the certificate.
+/// Accepted host names of HTTP requests, in addition to those of the certificate.
 fn allowed_hosts(config: &Config) -> Result<Vec<Endpoint>, ServeError> {
     let listening = [&config.control_address, &config.fleet_address, &config.http_address];
     parsed(config.endpoints.iter().chain(&config.allowed_hosts).chain(listening))

@@ -62,7 +62,7 @@ impl Watch {
         Watch { scene: Mutex::default(), metrics: Metrics::new(version) }
     }
 
-    /// What ServerApps in Python are restricted by.
+    /// Records the enforcement level of the sandbox of Python ServerApps.
     pub fn sandbox(&self, level: trellis_sandbox::Enforcement) {
         self.metrics.sandbox(level);
     }

@@ -23,7 +23,7 @@ use crate::watch::{AppState, AppStatus, Watch};
 use built_in::BuiltInApps;
 use native::NativeApps;
 
-/// In the state directory: where apps in a sandbox have their own directories, as long as they live.
+/// Directory below the state directory: scratch directories of sandboxed apps.
 const SCRATCH: &str = "scratch";
 
 pub struct AppRunner {
@@ -167,7 +167,7 @@ impl Chosen {
     }
 }
 
-/// Where apps of this node live. Fails if the kernel lacks what the operator requires.
+/// The sandbox of the node's apps. Fails if the kernel lacks a feature that the operator requires.
 fn sandbox(config: &Config) -> Result<Sandbox, Error> {
     let (mut settings, python) = (config.apps.sandbox.clone(), config.apps.python.clone());
     settings.data.extend(config.node_config.values().filter_map(data_path));
@@ -179,11 +179,11 @@ fn sandbox(config: &Config) -> Result<Sandbox, Error> {
     Ok(sandbox)
 }
 
-/// A file or directory that a setting of the node names: apps are told of it in order to read it.
+/// The file or directory that a node setting names. Apps receive the setting, so they must be able to read the path.
 fn data_path(setting: &proto::Scalar) -> Option<DataPath> {
     let Some(proto::scalar::Scalar::String(text)) = &setting.scalar else { return None };
     let path = PathBuf::from(text);
-    // Not the whole machine, and nothing that is no path at all.
+    // Not the root directory, and no value that is not a path.
     (path.is_absolute() && path.parent().is_some() && path.exists()).then_some(DataPath { path, writable: false })
 }
 

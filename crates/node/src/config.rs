@@ -76,7 +76,7 @@ pub struct Apps {
     /// Time for one instruction; `None`: as long as its sender waits.
     pub timeout: Option<Duration>,
     pub allow_dependency_installation: bool,
-    /// What apps that this node starts may do on the machine.
+    /// Sandbox of the apps that this node starts.
     pub sandbox: trellis_sandbox::Settings,
     /// Secret that SuperExecs prove themselves with, in process isolation.
     pub superexec_secret: Option<PathBuf>,

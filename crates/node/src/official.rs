@@ -114,7 +114,7 @@ impl OfficialApps {
         self.stop.cancel();
     }
 
-    /// Nothing more comes for a run.
+    /// Removes the scratch directory of a run that gets no more messages.
     pub fn end_run(&self, run: RunId) {
         if let Launch::PerMessage(interpreter) = &self.launch {
             interpreter.scratches.end(run.0);

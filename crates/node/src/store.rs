@@ -22,7 +22,7 @@ use trellis_wire::proto;
 use crate::objects::Objects;
 use crate::work::{self, Event, State};
 
-/// Instructions and replies are data of the site: only the user of the node reads them.
+/// Instructions and replies are data of the site: only the user of the node may read them.
 const PRIVATE_DIRECTORY: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
@@ -127,7 +127,7 @@ impl Store {
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse { path: directory.to_owned() }),
             Err(fs::TryLockError::Error(source)) => return Err(unusable(source)),
         }
-        // SQLite gives the files that it makes beside the database the same mode.
+        // SQLite creates its other files with the mode of the database.
         open(schema::DATABASE).map_err(unusable)?;
         let connection = schema::open(directory)?;
         let objects = Objects::open(&objects).map_err(unusable)?;

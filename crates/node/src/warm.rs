@@ -36,9 +36,9 @@ pub struct Setup {
     pub settings: WarmSettings,
     /// Where the worker's program is put.
     pub assets: PathBuf,
-    /// Where apps find themselves when they start, without a sandbox. Must exist.
+    /// Working directory of apps if there is no sandbox. Must exist.
     pub directory: PathBuf,
-    /// In addition to the environment of the node, without a sandbox.
+    /// Variables in addition to the environment of the node, if there is no sandbox.
     pub environment: Vec<(OsString, OsString)>,
     pub confinement: Arc<Confinement>,
     pub sandbox: Arc<Sandbox>,

@@ -221,7 +221,7 @@ impl Watch {
         self.status_mut().gpu = gpu;
     }
 
-    /// What apps that the node starts are restricted by.
+    /// Records the restrictions of the apps that the node starts.
     pub fn sandbox(&self, level: trellis_sandbox::Level) {
         self.status_mut().sandbox = Some(level);
     }

@@ -1,5 +1,5 @@
-//! The second stage of starting an app: a process that restricts itself and then becomes the app. It must run before the
-//! process has a second thread, since most restrictions count for one thread.
+//! The second stage of starting an app: a process restricts itself and then executes the app. It must run before the
+//! process has a second thread, because most restrictions apply to one thread.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -16,13 +16,13 @@ use rustix::thread::{self, CapabilitySet, CapabilitySets};
 use crate::filter;
 use crate::policy::{Policy, Sockets, User};
 
-/// The variable that holds the policy. The app does not get it.
+/// The variable with the policy. It is removed from the app's environment.
 pub const POLICY: &str = "TRELLIS_SANDBOX_POLICY";
-/// As shells have it for what cannot be executed.
+/// Exit status of shells for a program that cannot be executed.
 const NOT_EXECUTED: u8 = 126;
-/// The newest rights that are known here; a kernel enforces those of them that it knows.
+/// The newest known Landlock ABI; a kernel enforces the rights that it supports.
 const NEWEST: ABI = ABI::V9;
-/// More than any kernel has capabilities.
+/// More than the number of capabilities of any kernel.
 const CAPABILITIES: u32 = 64;
 
 #[derive(Debug, thiserror::Error)]
@@ -45,8 +45,8 @@ enum EnterError {
     Execute { program: OsString, source: std::io::Error },
 }
 
-/// Restricts this process as the policy in its environment says, and becomes the program that `words` name. Returns only if
-/// that fails.
+/// Restricts this process according to the policy in its environment and executes the program in `words`. Returns only
+/// on failure.
 pub fn enter(words: &[OsString]) -> ExitCode {
     let Err(error) = restrict(words);
     let causes = std::iter::successors(std::error::Error::source(&error), |error| error.source());
@@ -59,7 +59,7 @@ fn restrict(words: &[OsString]) -> Result<std::convert::Infallible, EnterError> 
     let text = std::env::var(POLICY).map_err(|_| EnterError::Policy(None))?;
     let policy: Policy = serde_json::from_str(&text).map_err(|error| EnterError::Policy(Some(error)))?;
     let (program, arguments) = words.split_first().ok_or(EnterError::NoProgram)?;
-    // While every path can be reached.
+    // Before the restrictions, while every path is still accessible.
     let files = ruleset(&policy)?;
     drop_rights(policy.user.as_ref())?;
     let enforced = files.restrict_self()?;
@@ -79,7 +79,7 @@ fn restrict(words: &[OsString]) -> Result<std::convert::Infallible, EnterError> 
 fn ruleset(policy: &Policy) -> Result<RulesetCreated, RulesetError> {
     let read = AccessFs::from_read(NEWEST);
     let device = AccessFs::from_file(NEWEST) & !AccessFs::Execute;
-    // Shared memory is a directory among the devices, and programs in it are not executed.
+    // Shared memory is a directory among the devices. Programs in it must not be executable.
     let everything = AccessFs::from_all(NEWEST);
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -93,7 +93,7 @@ fn ruleset(policy: &Policy) -> Result<RulesetCreated, RulesetError> {
     let granted = policy.read.iter().map(|path| (path, read));
     let granted = granted.chain(policy.write.iter().map(|path| (path, everything)));
     for (path, access) in granted.chain(policy.devices.iter().map(|path| (path, devices(path)))) {
-        // A path may have gone since it was listed: nothing is granted then.
+        // A path may have been removed since it was listed; it is then skipped.
         if let Ok(opened) = PathFd::new(path) {
             rules = rules.add_rule(PathBeneath::new(opened, access))?;
         }
@@ -104,10 +104,11 @@ fn ruleset(policy: &Policy) -> Result<RulesetCreated, RulesetError> {
     }
 }
 
-/// Leaves the user, and every capability: an app has none, whoever it is.
+/// Switches to the app's user and drops all capabilities, also those of root.
 fn drop_rights(user: Option<&User>) -> Result<(), EnterError> {
     for number in 0..CAPABILITIES {
-        // Without the right to do so there is nothing to lose; beyond the last capability of the kernel there is none.
+        // Fails without the right to drop it, which means there is none to drop, and beyond the kernel's last
+        // capability.
         let capability = CapabilitySet::from_bits_retain(1 << number);
         let _nothing_to_drop = thread::remove_capability_from_bounding_set(capability);
     }

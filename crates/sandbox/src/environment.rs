@@ -1,4 +1,5 @@
-//! Which variables of the starting process an app gets. Secrets live in variables, so an app gets listed ones only.
+//! Selects the variables of the starting process that an app gets. Variables may hold secrets, so apps get listed ones
+//! only.
 
 use std::ffi::{OsStr, OsString};
 
@@ -69,13 +70,13 @@ const PREFIXES: &[&str] = &[
     "TRITON_",
 ];
 
-/// A name with one of these in it is passed on only if the operator names it.
+/// A variable with one of these in its name is passed on only if the operator names it.
 const SECRETS: &[&str] = &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "PRIVATE", "AUTH"];
 
-/// Addresses of proxies, in both spellings. They may contain a password.
+/// Proxy addresses, in both spellings. They may contain a password.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
-/// The part of `variables` that an app gets; `named` are those that the operator names.
+/// The subset of `variables` that an app gets; the operator adds the names in `named`.
 pub fn for_apps(variables: impl Iterator<Item = (OsString, OsString)>, named: &[String]) -> Vec<(OsString, OsString)> {
     variables.filter(|(name, value)| is_for_apps(name, value, named)).collect()
 }

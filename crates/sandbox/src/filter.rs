@@ -1,5 +1,5 @@
-//! The system call filters. Everything is allowed but what is listed: libraries of apps use more calls than anybody knows of,
-//! and files, processes and the network are restricted by other means.
+//! The system call filters. They are deny lists: the system calls that libraries of apps use are not fully known, and
+//! other mechanisms restrict files, processes and the network.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use seccompiler::{
 
 use crate::policy::{Policy, Sockets};
 
-/// Calls that change the system, look into other processes, or open parts of the kernel that apps do not need.
+/// Calls that change the system, inspect other processes, or open kernel interfaces that apps do not need.
 const REFUSED: &[i64] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -61,8 +61,8 @@ const REFUSED_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modif
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[i64] = &[];
 
-/// Calls that look as if the kernel did not have them, so that libraries use older ones: the arguments of `clone3` cannot be
-/// looked at, and io_uring makes calls that no filter sees.
+/// Calls that fail with ENOSYS, so that libraries fall back to older ones: a filter cannot inspect the arguments of
+/// `clone3`, and io_uring performs operations that no filter sees.
 const ABSENT: &[i64] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
@@ -76,16 +76,16 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The kind of a socket, without flags.
+/// Mask for the type of a socket, without flags.
 const SOCKET_TYPE: u64 = 0xf;
-/// TCP data in the first packet: it connects without `connect`.
+/// TCP Fast Open: connects without `connect`.
 const MSG_FASTOPEN: u64 = 0x2000_0000;
 
 type Error = seccompiler::Error;
 type Backend = seccompiler::BackendError;
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// The programs to install, in this order.
+/// The filter programs, in the order of installation.
 pub fn programs(policy: &Policy) -> Result<Vec<BpfProgram>, Error> {
     let mut refused: Rules = REFUSED.iter().chain(REFUSED_HERE).map(|call| (*call, Vec::new())).collect();
     refused.insert(libc::SYS_clone, namespaces()?);
@@ -123,7 +123,7 @@ fn namespaces() -> Result<Vec<SeccompRule>, Backend> {
     flags.map(|flag| rule(&[(0, Compare::MaskedEq(flag), flag)])).collect()
 }
 
-/// `socket(domain, type, protocol)`: the combinations that are refused.
+/// `socket(domain, type, protocol)`: the refused combinations.
 fn sockets(allowed: &Sockets) -> Result<Vec<SeccompRule>, Backend> {
     let not = |domain: libc::c_int| (0, Compare::Ne, domain as u64);
     let is = |domain: libc::c_int| (0, Compare::Eq, domain as u64);
@@ -134,7 +134,7 @@ fn sockets(allowed: &Sockets) -> Result<Vec<SeccompRule>, Backend> {
             vec![not(unix), not(v4), not(v6), not(netlink)],
             vec![is(netlink), (2, Compare::Ne, libc::NETLINK_ROUTE as u64)],
         ],
-        // TCP only: the kernel has no rules for other protocols, MPTCP among them.
+        // TCP only: Landlock has no rules for other protocols, for example MPTCP.
         Sockets::Port(_) => vec![
             vec![not(unix), not(v4), not(v6)],
             vec![not(unix), (1, Compare::MaskedEq(SOCKET_TYPE), libc::SOCK_DGRAM as u64)],
@@ -145,7 +145,7 @@ fn sockets(allowed: &Sockets) -> Result<Vec<SeccompRule>, Backend> {
     rules.iter().map(|conditions| rule(conditions)).collect()
 }
 
-/// Opening a file to read it may empty it, where the kernel does not restrict that.
+/// Refuses `O_TRUNC` on a file opened for reading, for kernels that do not restrict truncation.
 fn truncating_reads(refused: &mut Rules) -> Result<(), Backend> {
     let mask = (libc::O_ACCMODE | libc::O_TRUNC) as u64;
     let truncating = |flags: u8| rule(&[(flags, Compare::MaskedEq(mask), libc::O_TRUNC as u64)]);
@@ -155,7 +155,7 @@ fn truncating_reads(refused: &mut Rules) -> Result<(), Backend> {
     Ok(())
 }
 
-/// On x86-64 a second numbering of the same calls (x32) would pass by the filters above.
+/// On x86-64, the x32 ABI numbers the same calls differently and would bypass the filters above.
 #[cfg(target_arch = "x86_64")]
 fn second_numbering() -> Option<BpfProgram> {
     const X32: u32 = 0x4000_0000;

@@ -1,11 +1,11 @@
-//! Which files every app may use: system libraries, a few files of /etc, devices. Nothing that holds a secret.
+//! Files that every app may use: system libraries, a few files of /etc, devices. None of them holds a secret.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Programs and libraries of the system, and what the kernel says of itself. Landlock keeps apps from the memory and the
-/// environment of processes outside, although those lie in /proc.
+/// Programs and libraries of the system, and kernel information. Landlock protects the memory and the environment of
+/// processes outside the sandbox, although they are files in /proc.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -23,7 +23,7 @@ const SYSTEM: &[&str] = &[
     "/sys",
 ];
 
-/// What libraries read: the linker, names and addresses, certificates of authorities, time, GPU libraries.
+/// Files that libraries read: linker configuration, name resolution, CA certificates, time zone, GPU libraries.
 const ETC: &[&str] = &[
     "ld.so.cache",
     "ld.so.conf",
@@ -72,23 +72,23 @@ const ETC: &[&str] = &[
     "machine-id",
 ];
 
-/// Directories below /opt whose names begin so: GPU libraries.
+/// Name prefixes of directories below /opt: GPU libraries.
 const OPT: &[&str] = &["cuda", "rocm", "nvidia", "intel", "amdgpu"];
 
-/// Character devices without a machine behind them, and shared memory.
+/// Character devices without hardware, and shared memory.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/shm"];
 
-/// GPUs, by the beginning of their names in /dev.
+/// Name prefixes of GPU devices in /dev.
 const GPUS: &[&str] = &["nvidia", "dri", "kfd", "dxg", "accel"];
 
-/// What every app may read.
+/// Paths that every app may read.
 pub fn system() -> Vec<PathBuf> {
     let etc = ETC.iter().map(|name| Path::new("/etc").join(name));
     let all = SYSTEM.iter().map(PathBuf::from).chain(etc).chain(beginning_with(Path::new("/opt"), OPT));
     all.filter(|path| path.exists()).collect()
 }
 
-/// Devices that every app may use, GPUs among them. CUDA decides by variables which GPUs an app sees.
+/// Devices that every app may use, including GPUs. Variables select the GPUs that CUDA shows to an app.
 pub fn devices() -> Vec<PathBuf> {
     let all = DEVICES.iter().map(PathBuf::from).chain(gpus());
     all.filter(|path| path.exists()).collect()
@@ -98,7 +98,7 @@ fn gpus() -> Vec<PathBuf> {
     beginning_with(Path::new("/dev"), GPUS)
 }
 
-/// The groups that may use GPUs, except that of the administrator.
+/// The groups of GPU devices, except for root's group.
 pub fn gpu_groups() -> Vec<u32> {
     let below = |path: PathBuf| match fs::read_dir(&path) {
         Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
@@ -118,8 +118,8 @@ fn beginning_with(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_name().to_str().is_some_and(fits)).map(|entry| entry.path()).collect()
 }
 
-/// `paths` without `protected`: a directory that contains something protected is replaced by what else is in it. A path that
-/// lies within something protected stays: it was asked for by name.
+/// Removes `protected` from `paths`: a directory that contains a protected path is replaced by its other entries. A
+/// path below a protected directory is kept, because it was named explicitly.
 pub fn without(paths: Vec<PathBuf>, protected: &[PathBuf]) -> Vec<PathBuf> {
     let real = |path: &Path| fs::canonicalize(path).ok();
     let protected: Vec<PathBuf> = protected.iter().filter_map(|path| real(path)).collect();
@@ -132,7 +132,7 @@ pub fn without(paths: Vec<PathBuf>, protected: &[PathBuf]) -> Vec<PathBuf> {
         if !protected.iter().any(|secret| secret.starts_with(&path)) {
             granted.push(path);
         } else if let Ok(entries) = fs::read_dir(&path) {
-            // Links are left out: they may lead back.
+            // Symbolic links are skipped: they may lead back to a protected path.
             let entries = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
             rest.extend(entries.map(|entry| entry.path()));
         }

@@ -1,13 +1,13 @@
-//! Which restrictions the running kernel can enforce.
+//! Detects which restrictions the running kernel can enforce.
 
 use std::path::Path;
 
 use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError, Scope};
 
-/// Exists where the kernel has seccomp filters (4.14 and later).
+/// Exists if the kernel has seccomp filters (4.14 and later).
 const SECCOMP_ACTIONS: &str = "/proc/sys/kernel/seccomp/actions_avail";
 
-/// Something that the kernel enforces.
+/// A restriction that the kernel enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Feature {
     /// Rules about files (Landlock ABI 1, Linux 5.13).
@@ -16,7 +16,7 @@ pub enum Feature {
     Truncate,
     /// Rules about TCP ports (Landlock ABI 4, Linux 6.7).
     Ports,
-    /// No signals to processes outside, no abstract sockets of them (Landlock ABI 6, Linux 6.12).
+    /// No signals to processes outside, and no connections to their abstract sockets (Landlock ABI 6, Linux 6.12).
     Signals,
     /// No connections to unix sockets outside (Landlock ABI 9).
     Sockets,
@@ -28,7 +28,7 @@ impl Feature {
     pub const ALL: [Feature; 6] =
         [Feature::Files, Feature::Truncate, Feature::Ports, Feature::Signals, Feature::Sockets, Feature::SystemCalls];
 
-    /// The feature as a kernel needs it.
+    /// The kernel feature, with the version that introduced it.
     pub fn description(self) -> &'static str {
         match self {
             Feature::Files => "Landlock (Linux 5.13 or later, with `landlock` among the security modules at boot)",
@@ -41,14 +41,14 @@ impl Feature {
     }
 }
 
-/// What a kernel can enforce.
+/// The features of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     features: Vec<Feature>,
 }
 
 impl Kernel {
-    /// Asks the running kernel. Changes nothing.
+    /// Queries the running kernel without side effects.
     pub fn detect() -> Kernel {
         let has = |feature: &Feature| match feature {
             Feature::Files => handles_files(ABI::V1).is_ok(),

@@ -1,11 +1,11 @@
-//! What the sandbox enforces here and now, for logs, status and metrics. Pure.
+//! The enforcement level of the sandbox, for logs, status and metrics. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Feature, Kernel};
 use crate::settings::{Mode, Network, Settings};
 
-/// The kernel lacks what `--sandbox required` asks for.
+/// The kernel lacks a feature that `--sandbox required` needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "apps cannot be put into a sandbox: the kernel does not have {missing}; use a newer kernel, or --sandbox best-effort"
@@ -18,10 +18,10 @@ pub struct Unavailable {
 #[serde(rename_all = "snake_case")]
 pub enum Enforcement {
     Off,
-    /// The kernel enforces nothing of it; the environment is restricted all the same.
+    /// The kernel enforces no rule. The environment is still restricted.
     None,
     Partial,
-    /// Everything that `required` asks for.
+    /// The kernel enforces everything that `required` needs.
     Full,
 }
 
@@ -43,11 +43,11 @@ pub struct Level {
     pub mode: Mode,
     pub level: Enforcement,
     pub network: Network,
-    /// Each app has a user of its own.
+    /// Each app runs as its own user.
     pub separate_user: bool,
-    /// What the kernel lacks of what `required` asks for.
+    /// Kernel features that `required` needs and the kernel lacks.
     pub missing: Vec<String>,
-    /// What apps can do although they should not, since the kernel has no rule for it.
+    /// Operations that apps should not but can perform, because the kernel has no rule for them.
     pub limits: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Level {
         }
     }
 
-    /// What `kernel` makes of the settings. `over_tcp`: apps get their messages from a port of this machine.
+    /// The level of the settings on `kernel`. `over_tcp`: apps get their messages from a port of this machine.
     pub fn of(settings: &Settings, kernel: &Kernel, over_tcp: bool, separate_user: bool) -> Level {
         if settings.mode == Mode::Off {
             return Level::off();
@@ -88,7 +88,7 @@ impl Level {
         }
     }
 
-    /// One sentence for the log, and one for each thing that is missing; `true` for warnings.
+    /// Logs the level, and one message for each missing feature and each limit; `true` marks warnings.
     pub fn log(&self, tell: &impl Fn(bool, String)) {
         let user = if self.separate_user { ", each with a user of its own" } else { "" };
         match self.level {
@@ -106,7 +106,7 @@ impl Level {
         }
     }
 
-    /// Refuses what `required` does not find.
+    /// Fails if the mode is `required` and a feature is missing.
     pub fn check(&self) -> Result<(), Unavailable> {
         match self.mode {
             Mode::Required if !self.missing.is_empty() => Err(Unavailable { missing: self.missing.join(" and ") }),

@@ -1,10 +1,11 @@
-//! A sandbox for apps: processes that run code of somebody else. An app sees its interpreter, its own files, its scratch
-//! directory and the data that the operator names; it has an environment of listed variables, no capability, no way to more
-//! rights, and a system call filter.
+//! A sandbox for apps: processes that run third-party code. An app can access its interpreter, its own files, its
+//! scratch directory and the data that the operator names. It has an environment of listed variables, no capabilities,
+//! no way to gain privileges, and a system call filter.
 //!
-//! Nothing here knows what an app is asked to do. An app is started in two stages, since only a process can restrict itself:
-//! [`Sandbox::command`] starts this program again, which calls [`enter`], restricts itself and becomes the interpreter. The
-//! process number stays the same, so groups, limits and marks of the starting process hold.
+//! The crate does not depend on the task of an app. An app starts in two stages, because only a process can restrict
+//! itself: [`Sandbox::command`] executes this program again, which calls [`enter`], restricts itself and executes the
+//! interpreter. The process id stays the same, so process groups, limits and marks set by the starting process remain
+//! valid.
 
 mod enter;
 mod environment;
@@ -30,5 +31,5 @@ pub use scratch::Scratch;
 pub use settings::{DataPath, Mode, Network, Settings};
 pub use user::{is_passage, open_passage};
 
-/// The first argument by which a program is asked to [`enter`] a sandbox; what to execute follows.
+/// The first argument that makes a program [`enter`] a sandbox; the command to execute follows.
 pub const SUB_COMMAND: &str = "__sandbox";

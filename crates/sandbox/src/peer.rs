@@ -1,10 +1,10 @@
-//! Who is at the other end of a socket: apps of the same user can connect to the sockets of the process that started them, as
-//! long as the kernel has no rule for that.
+//! Identifies the peer of a socket. On kernels without a rule for unix sockets, apps of the same user can connect to
+//! the sockets of the process that started them.
 
 use std::fs;
 
-/// Whether a process is restricted by more system call filters than this one: an app, or something that an app started. A
-/// process that is gone counts as one; on kernels that do not tell (before 5.9) none does.
+/// Whether a process has more system call filters than this one: an app or a child of an app. Returns true for a
+/// process that no longer exists, and false for any process on kernels before 5.9, which do not report filters.
 pub fn is_app(pid: u32) -> bool {
     let filters = |pid: &str| -> Option<Option<u32>> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -1,4 +1,4 @@
-//! What one app may do, as the starting process describes it to [`crate::enter`]. Plain data: nothing is decided there.
+//! The permissions of one app, as the starting process passes them to [`crate::enter`]. Plain data without logic.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// What cannot be enforced is an error; otherwise it is left out.
+    /// A rule that cannot be enforced is an error; otherwise it is skipped.
     pub required: bool,
     /// `None`: the app keeps the user of the starting process.
     pub user: Option<User>,
-    /// To read, list and execute.
+    /// Paths to read, list and execute.
     pub read: Vec<PathBuf>,
-    /// To do everything with.
+    /// Paths with all rights.
     pub write: Vec<PathBuf>,
-    /// Device files: to read, write and control.
+    /// Device files to read, write and control.
     pub devices: Vec<PathBuf>,
     pub sockets: Sockets,
-    /// The kernel cannot restrict `truncate`, so the system call is refused.
+    /// The kernel cannot restrict truncation, so the filter refuses the system call.
     pub refuse_truncate: bool,
 }
 
-/// Numbers of a user that owns nothing but the files of one app.
+/// The ids of a user that owns only the files of one app.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     pub uid: u32,
@@ -30,7 +30,7 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
-/// Which sockets an app may use, beside those of the unix family.
+/// The sockets that an app may use, in addition to unix sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sockets {

@@ -1,4 +1,4 @@
-//! Where an interpreter has its files: what an app needs to read in order to run at all.
+//! Finds the files of an interpreter that an app must be able to read.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,35 +8,35 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-/// Prints prefixes, the search path, the libraries that are loaded, and the place of packages of the user.
+/// Prints prefixes, search path, loaded libraries, and the directory of user packages.
 const PROGRAM: &str = include_str!("python.py");
 
-/// For an interpreter to start, from a cold and slow disk.
+/// Timeout for starting an interpreter, sufficient for a cold and slow disk.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Interpreter {
-    /// The program itself: what was asked may be a script that finds it.
+    /// The resolved program: the configured path may be a wrapper script.
     pub executable: PathBuf,
-    /// Files and directories that it reads.
+    /// Files and directories that the interpreter reads.
     pub paths: Vec<PathBuf>,
-    /// Those without which it does not start: the program itself, its prefixes, its library.
+    /// Paths that the interpreter needs to start: the program, its prefixes, its library.
     pub vital: Vec<PathBuf>,
-    /// Where packages installed for the user are (PYTHONUSERBASE): apps have another home directory.
+    /// Directory of packages installed for the user (PYTHONUSERBASE): apps have a different home directory.
     pub user_base: Option<PathBuf>,
 }
 
 impl Interpreter {
-    /// Asks an interpreter, which must be trusted: it runs outside of any sandbox.
+    /// Queries an interpreter. It must be trusted: it runs outside the sandbox.
     pub fn ask(python: &Path, environment: &[(OsString, OsString)]) -> io::Result<Interpreter> {
         let mut command = Command::new(python);
         command.args(["-c", PROGRAM]).current_dir("/").env_clear();
         command.envs(environment.iter().map(|(name, value)| (name, value)));
-        // For packages of the user; only Python itself uses it here.
+        // To find packages of the user; only Python itself uses it here.
         command.envs(std::env::var_os("HOME").map(|home| ("HOME", home)));
         let output = output_in_time(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
-        // A package may print something of its own before.
+        // A package may print other lines first.
         let answer = output.stdout.trim_ascii_end().rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
         serde_json::from_slice(answer).map_err(|error| {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -46,7 +46,7 @@ impl Interpreter {
     }
 }
 
-/// What a program prints, which is little. One that does not end is killed.
+/// The output of a program, which is short. Kills the program after the timeout.
 fn output_in_time(command: &mut Command) -> io::Result<Output> {
     let mut child = command.spawn()?;
     let began = Instant::now();

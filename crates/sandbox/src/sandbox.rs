@@ -1,5 +1,5 @@
-//! Starts interpreters in the sandbox: gathers once what every app of a node or a SuperLink has in common, and describes the
-//! rest for each.
+//! Starts interpreters in the sandbox. The paths that all apps of a node or a SuperLink share are collected once; the
+//! rest of the policy is per app.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,27 +16,27 @@ use crate::python::{self, Interpreter};
 use crate::settings::{Mode, Network, Settings};
 use crate::{SUB_COMMAND, Scratch, enter, grants, scratch, user};
 
-/// Seen by programs that ask who they are; the number of an app's user has no name.
+/// User name for programs that query it; the uid of an app has no name.
 const USER_NAME: &str = "app";
 
-/// What is started, and where.
+/// The configuration of sandboxed interpreters.
 #[derive(Debug)]
 pub struct Sandbox {
     settings: Settings,
     kernel: Kernel,
     python: PathBuf,
-    /// Closed to apps, but for the scratch directories.
+    /// State directory: apps have no access except to their scratch directories.
     state: PathBuf,
-    /// Where scratch directories are made, in `state`.
+    /// Parent of the scratch directories, in `state`.
     root: PathBuf,
-    /// Further files that no app may read.
+    /// Further paths that no app may read.
     protected: Vec<PathBuf>,
     /// Apps get their messages from a port of this machine.
     over_tcp: bool,
     common: Mutex<Option<Arc<Common>>>,
 }
 
-/// What all apps have in common.
+/// The part of the policy that all apps share.
 #[derive(Debug)]
 struct Common {
     python: PathBuf,
@@ -44,12 +44,13 @@ struct Common {
     write: Vec<PathBuf>,
     user_base: Option<PathBuf>,
     separate_user: bool,
-    /// The path for which apps keep the user of this process.
+    /// The path because of which apps keep the user of this process: other users cannot access it.
     closed: Option<PathBuf>,
 }
 
 impl Sandbox {
-    /// Fails if the kernel lacks what the settings require. `root` names the directory in `state` for scratch directories.
+    /// Fails if the kernel lacks a feature that the settings require. `root` names the directory in `state` for scratch
+    /// directories.
     pub fn new(
         settings: Settings,
         python: PathBuf,
@@ -64,12 +65,12 @@ impl Sandbox {
         Ok(Sandbox { settings, kernel, python, state, root, protected, over_tcp, common })
     }
 
-    /// Starts the interpreter as it is.
+    /// Starts the interpreter without a sandbox.
     pub fn off(python: PathBuf) -> Sandbox {
         Sandbox::new(Settings::off(), python, PathBuf::new(), "", false).expect("nothing is required")
     }
 
-    /// Names further files that no app may read, wherever they lie.
+    /// Adds paths that no app may read.
     pub fn protect(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Sandbox {
         self.protected.extend(paths);
         self
@@ -79,13 +80,13 @@ impl Sandbox {
         self.settings.mode == Mode::Off
     }
 
-    /// What is enforced. Before [`Sandbox::prepare`] nothing is known of users.
+    /// The enforcement level. `separate_user` is only known after [`Sandbox::prepare`].
     pub fn level(&self) -> Level {
         let separate = self.common().as_ref().is_some_and(|common| common.separate_user);
         Level::of(&self.settings, &self.kernel, self.over_tcp, separate)
     }
 
-    /// What there is to say of it at the start; `true` for warnings.
+    /// Logs the level at startup; `true` marks warnings.
     pub fn log(&self, tell: impl Fn(bool, String)) {
         self.level().log(&tell);
         if let Some(path) = self.common().as_ref().and_then(|common| common.closed.clone()) {
@@ -98,7 +99,7 @@ impl Sandbox {
         self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds out where the interpreter has its files. Done by the first start if not before; an error is not remembered.
+    /// Collects the files of the interpreter. Otherwise the first start of an app does so. An error is not cached.
     pub fn prepare(&self) -> io::Result<()> {
         if self.is_off() { Ok(()) } else { self.prepared().map(drop) }
     }
@@ -138,7 +139,7 @@ impl Sandbox {
         Ok(Common { python, read, write, user_base: interpreter.user_base, separate_user, closed })
     }
 
-    /// The first path that an app with a user of its own could not use.
+    /// The first path that an app with its own user could not access.
     fn closed_to_others(&self, interpreter: &Interpreter, write: &[PathBuf]) -> Option<PathBuf> {
         let above = self.state.parent().map(Path::to_owned);
         let above = above.into_iter().flat_map(|path| fs::canonicalize(path).ok());
@@ -152,7 +153,7 @@ impl Sandbox {
         for_apps(std::env::vars_os(), &self.settings.variables)
     }
 
-    /// The directory of a new app. `None`: the sandbox is off.
+    /// Creates the directory of a new app; `None` if the sandbox is off.
     pub fn scratch(&self, name: &str) -> io::Result<Option<Scratch>> {
         if self.is_off() {
             return Ok(None);
@@ -161,7 +162,7 @@ impl Sandbox {
         Scratch::create(self.root.join(name), user).map(Some)
     }
 
-    /// Removes what apps of an earlier process left.
+    /// Removes the scratch directories of an earlier process.
     pub fn sweep(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -169,8 +170,8 @@ impl Sandbox {
         }
     }
 
-    /// A command that starts the interpreter; arguments and further variables follow. It connects to `port` of this machine,
-    /// if any, whatever the network setting. Without a scratch directory it is started as it is.
+    /// A command that starts the interpreter; the caller adds arguments and variables. It may connect to `port` of this
+    /// machine under any network setting. Without a scratch directory the interpreter starts without a sandbox.
     pub fn command(&self, scratch: Option<&Scratch>, port: Option<u16>) -> io::Result<Command> {
         let Some(scratch) = scratch else { return Ok(Command::new(&self.python)) };
         let common = self.prepared()?;

@@ -1,4 +1,4 @@
-//! The directory of one app: its home, its temporary files, where it works, and a copy of its code that it cannot change.
+//! The directory of one app: home, temporary files, working directory, and a copy of its code that it cannot change.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::policy::User;
 use crate::user;
 
-/// Of its directories and files: no other app reads them, either.
+/// Modes of directories and files: other apps have no access.
 const PRIVATE: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 
@@ -60,12 +60,12 @@ impl Scratch {
         self.directory.join(WORK)
     }
 
-    /// What is here the app reads and does not write.
+    /// Directory with read-only access for the app.
     pub fn app(&self) -> PathBuf {
         self.directory.join(APP)
     }
 
-    /// Puts a file where the app can read it.
+    /// Writes a file that the app can read.
     pub fn put(&self, name: &str, content: &[u8]) -> io::Result<PathBuf> {
         let path = self.app().join(name);
         let mut options = fs::OpenOptions::new();
@@ -75,7 +75,7 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Copies a directory to where the app can read it; entries at its top that `left_out` names are not copied.
+    /// Copies a directory so that the app can read it. Skips top-level entries named in `left_out`.
     pub fn copy(&self, from: &Path, left_out: &[&str]) -> io::Result<PathBuf> {
         let name = from.file_name().ok_or_else(|| io::Error::other("a directory without a name cannot be copied"))?;
         let to = self.app().join(name);
@@ -107,23 +107,23 @@ impl Scratch {
         self.user.as_ref().map_or(Ok(()), |user| user::give(path, user))
     }
 
-    /// Removes everything, once the app has ended.
+    /// Removes the whole directory. The app must have ended.
     pub fn remove(&self) -> io::Result<()> {
         remove(&self.directory)
     }
 
-    /// Removes what an app that has ended left in `directory`, except for files in its working directory.
+    /// Removes the files of an ended app in `directory`, except for files in its working directory.
     pub fn clear(directory: &Path) -> io::Result<()> {
         for name in [HOME, TEMPORARY, APP] {
             remove(&directory.join(name))?;
         }
-        // Each only if it is empty.
+        // Removes each directory only if it is empty.
         let _results = fs::remove_dir(directory.join(WORK)).and_then(|()| fs::remove_dir(directory));
         Ok(())
     }
 }
 
-/// Makes a directory, and those above it that are missing.
+/// Creates a private directory and its missing parents.
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE).create(directory)
 }

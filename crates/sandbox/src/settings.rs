@@ -1,16 +1,16 @@
-//! What the operator chooses about the sandbox. Values are checked by the command line.
+//! Settings of the sandbox. The command line validates the values.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// How much of the sandbox must be there for an app to be started.
+/// Which part of the sandbox is mandatory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// No app starts unless the kernel enforces the file rules, the system call filter and the chosen network rule.
     Required,
-    /// Apps start with what the kernel has; what is missing is reported.
+    /// Apps start with the features that the kernel has; missing features are reported.
     #[default]
     BestEffort,
     /// Apps have the rights and the environment of the process that starts them.
@@ -26,14 +26,14 @@ impl Mode {
     }
 }
 
-/// What an app may reach over the network.
+/// The network access of an app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
-    /// Everything that the machine reaches. The default: many apps download their data sets.
+    /// Unrestricted. The default: many apps download their data sets.
     #[default]
     All,
-    /// Nothing but the port that the app gets its messages from, if it needs one.
+    /// Only the port from which the app gets its messages, if it needs one.
     None,
 }
 
@@ -48,18 +48,18 @@ impl Network {
     }
 }
 
-/// A file or directory that apps may use beside their own.
+/// A file or directory that apps may use in addition to their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPath {
     pub path: PathBuf,
     pub writable: bool,
 }
 
-/// What follows a path that apps may write to.
+/// Suffix of a path that apps may write to.
 const WRITABLE: &str = ":rw";
 
 impl DataPath {
-    /// Splits `PATH` or `PATH:rw`; the path is not resolved.
+    /// Splits `PATH` or `PATH:rw`. Does not resolve the path.
     pub fn parse(text: &str) -> (&str, bool) {
         match text.strip_suffix(WRITABLE) {
             Some(path) => (path, true),
@@ -67,7 +67,7 @@ impl DataPath {
         }
     }
 
-    /// As [`DataPath::parse`] reads it.
+    /// The format that [`DataPath::parse`] reads.
     pub fn text(&self) -> String {
         format!("{}{}", self.path.display(), if self.writable { WRITABLE } else { "" })
     }
@@ -85,7 +85,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Apps are started as they are.
+    /// Apps start without a sandbox.
     pub fn off() -> Settings {
         Settings { mode: Mode::Off, ..Settings::default() }
     }

@@ -1,4 +1,4 @@
-//! A user for each app, where the starting process is root. The numbers belong to nobody: nothing has to be set up.
+//! A separate user for each app if the starting process is root. The uids are unassigned, so no accounts are needed.
 
 use std::fs;
 use std::io;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::grants;
 use crate::policy::User;
 
-/// Between the numbers that systemd gives to sessions and those that it gives to services; used by no distribution.
+/// A range between systemd's uids for sessions and those for services; no distribution uses it.
 const FIRST_UID: u32 = 60_600;
 const UIDS: u32 = 500;
-/// Of all apps: it may pass through the state directory, and nothing else.
+/// Group of all apps: it only has search permission on the state directory.
 const GROUP: u32 = 60_599;
-/// The owner does everything, the group passes through.
+/// The owner has all rights, the group has search permission.
 const PASSAGE: u32 = 0o710;
 
 const READ: u32 = 0o4;
@@ -23,14 +23,14 @@ const PASS: u32 = 0o1;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A user that no other app of this process has, unless there are very many.
+/// A user for a new app. Uids repeat after `UIDS` apps of this process.
 pub fn next() -> User {
-    // Other processes begin elsewhere.
+    // Other processes start at another offset.
     let turn = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id().wrapping_mul(17));
     User { uid: FIRST_UID + turn % UIDS, gid: GROUP, groups: grants::gpu_groups() }
 }
 
-/// The first of these paths that another user cannot use, or cannot get to.
+/// The first of these paths, or of their parents, that another user cannot access.
 pub fn closed<'a>(paths: impl IntoIterator<Item = &'a Path>, writable: bool) -> Option<PathBuf> {
     paths.into_iter().find_map(|path| {
         let real = fs::canonicalize(path).ok()?;
@@ -40,7 +40,7 @@ pub fn closed<'a>(paths: impl IntoIterator<Item = &'a Path>, writable: bool) -> 
     })
 }
 
-/// The first of these directories, or of those above them, that another user cannot pass through.
+/// The first of these directories, or of their parents, without search permission for other users.
 pub fn closed_on_the_way(directories: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
     directories
         .into_iter()
@@ -51,18 +51,18 @@ fn allows(path: &Path, need: u32) -> bool {
     fs::metadata(path).is_ok_and(|found| found.mode() & need == need)
 }
 
-/// Lets apps pass through a directory of ours, which stays closed to everybody else.
+/// Gives apps search permission on one of our directories. Other users have no access.
 pub fn open_passage(directory: &Path) -> io::Result<()> {
     chown(directory, None, Some(GROUP))?;
     fs::set_permissions(directory, fs::Permissions::from_mode(PASSAGE))
 }
 
-/// Whether apps pass through this directory of ours, and nobody else does.
+/// Whether a directory grants access exactly as `open_passage` does.
 pub fn is_passage(found: &fs::Metadata) -> bool {
     found.is_dir() && found.gid() == GROUP && found.mode() & 0o777 == PASSAGE
 }
 
-/// Gives files to an app.
+/// Makes the app's user the owner of a path.
 pub fn give(path: &Path, user: &User) -> io::Result<()> {
     chown(path, Some(user.uid), Some(user.gid))
 }

@@ -1,5 +1,5 @@
-//! The rules, tried by real interpreters: each attack is refused, and what honest apps do works. Run as root, everything is
-//! tried once more by a process of an ordinary user.
+//! Tests the rules with real interpreters: each attack is refused, and operations of honest apps work. If run as root,
+//! all tests run again as an ordinary user.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -12,12 +12,12 @@ use std::time::Instant;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 use trellis_sandbox::{DataPath, Enforcement, Feature, Kernel, Mode, Network, Sandbox, Scratch, Settings};
 
-/// A variable that cargo gives to this process, and that is none of an app's business.
+/// A variable that cargo sets for this process and that apps must not get.
 const SECRET: &str = "CARGO_MANIFEST_DIR";
-/// Any number that is nobody's.
+/// An unassigned uid.
 const ORDINARY_USER: u32 = 54_321;
 
-/// Runs `code` after some helpers, and prints `True` or `False` for what it is about.
+/// Helpers for the code of a test, which prints `True` or `False`.
 const HELPERS: &str = "
 import ctypes, os, signal, socket, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -44,7 +44,7 @@ struct Scene {
     scratch: Scratch,
 }
 
-/// An interpreter of the system: others can use it, too.
+/// An interpreter of the system, which other users can execute, too.
 fn python() -> PathBuf {
     let found = PathBuf::from("/usr/bin/python3");
     assert!(found.exists(), "the tests of the sandbox need {}", found.display());
@@ -80,7 +80,7 @@ impl Scene {
         format!("{:?}", self.root.join(name).to_str().unwrap())
     }
 
-    /// What an expression of Python is in the sandbox; `port` is that of the node.
+    /// Evaluates a Python expression in the sandbox; `port` is the node's port.
     fn says_with(&self, port: Option<u16>, expression: &str) -> bool {
         let code = format!("{HELPERS}\nprint(bool({expression}))");
         let mut command = self.sandbox.command(Some(&self.scratch), port).unwrap();
@@ -175,7 +175,7 @@ fn files_that_are_not_the_apps_are_closed() {
 #[test]
 fn other_processes_are_closed() {
     let scene = Scene::new(Network::All);
-    // The test process stands for the node: it has secrets in its memory and its environment.
+    // The test process acts as the node: it has secrets in its memory and its environment.
     let node = std::process::id();
     assert!(std::env::var_os(SECRET).is_some(), "start it with cargo test");
     for attack in [
@@ -277,7 +277,7 @@ fn a_policy_that_cannot_be_read_starts_nothing() {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(126), b"".as_slice()));
 }
 
-/// Takes Landlock away from this thread, and from what it starts.
+/// Disables Landlock for this thread and its children.
 fn lose_landlock() {
     let rules = [(libc::SYS_landlock_create_ruleset, Vec::new())].into_iter().collect();
     let absent = SeccompAction::Errno(libc::ENOSYS as u32);
@@ -299,7 +299,7 @@ fn without_landlock_nothing_starts_where_it_is_required() {
         let refused = make(Mode::Required).unwrap_err().to_string();
         assert!(refused.contains("Landlock (Linux 5.13"), "{refused}");
 
-        // The kernel had it when the node started.
+        // The kernel had Landlock when this sandbox was created.
         let run = |sandbox: &Sandbox, scratch: &Scratch| {
             sandbox.command(Some(scratch), None).unwrap().args(["-c", "print('started')"]).output().unwrap()
         };
@@ -316,8 +316,8 @@ fn without_landlock_nothing_starts_where_it_is_required() {
     without.join().unwrap();
 }
 
-/// The sandbox adds little to the start of an interpreter. The quickest of some starts counts, and a machine that is busy gets
-/// several tries.
+/// The sandbox adds little to the start time of an interpreter. The fastest of several starts counts, and the test
+/// retries because the machine may be busy.
 #[test]
 fn what_it_costs() {
     const STARTS: u32 = 20;
@@ -341,14 +341,14 @@ fn what_it_costs() {
     assert!((0..TRIES).any(is_cheap));
 }
 
-/// Everything above once more, by a process that is not root.
+/// Runs all tests above as an ordinary user.
 #[test]
 fn the_same_holds_for_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let program = std::env::current_exe().unwrap();
-    // It may lie where others cannot go.
+    // Other users may have no access to the directory of the test program.
     let place = tempfile::Builder::new().prefix("trellis-sandbox-user-").tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = place.path().join("rules");

@@ -58,14 +58,15 @@ pub struct ServeSettings {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Open at once, and from one address; more are closed as they come. Those from this machine count for the first alone.
+    /// Maximum number of open connections, in total and per address; further ones are closed. Loopback connections
+    /// count only for the total.
     pub connections: usize,
     pub connections_per_address: usize,
     /// Requests for logs that wait for more; others are answered at once.
     pub held_requests: usize,
     /// Streams of events; more are refused.
     pub event_streams: usize,
-    /// Plans that are made at once for callers who are not administrators; more are refused.
+    /// Maximum number of concurrent plans for callers without the role administrator; further ones are refused.
     pub plans: usize,
 }
 

@@ -52,7 +52,7 @@ pub use sites::SiteDrivers;
 
 /// A change that another one overtook is tried so often.
 const TRIES: usize = 3;
-/// Nodes of a document that callers other than administrators may have planned.
+/// Maximum number of nodes in a document planned by a caller without the role administrator.
 const MAX_PREVIEW_NODES: u64 = 5_000;
 
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ pub enum Refusal {
     /// It does not fit what is there now: another revision, being deleted.
     #[error("{0}")]
     Conflict(String),
-    /// The role of the caller is too low for this.
+    /// The role of the caller does not permit the operation.
     #[error("{0}")]
     Forbidden(String),
     /// It may work later: the SuperLink does not answer yet.
@@ -172,7 +172,7 @@ impl Platform {
         self.shared.views.summaries()
     }
 
-    /// Values of `env` are for administrators.
+    /// Only administrators see the values of `env`.
     pub fn federation(&self, name: &str, role: Role) -> Result<FederationDetail, Refusal> {
         Ok(self.view(name)?.detail(may_see_secrets(role)))
     }
@@ -290,7 +290,7 @@ impl Platform {
         apps::apps()
     }
 
-    /// Reads a document that a caller sent. Masked values are those of the applied one.
+    /// Reads a document from a caller. Masked values are replaced by the values of the applied document.
     fn read(&self, text: &str, file: &str, name: Option<&str>) -> Result<Document, Refusal> {
         let mut document = document::read(text, file, name)?;
         let applied = self.shared.views.get(&document.federation.name).and_then(|view| view.federation);
@@ -336,7 +336,7 @@ fn may_see_secrets(role: Role) -> bool {
     role == Role::Admin
 }
 
-/// Planning takes time and memory for each node.
+/// Limits the number of nodes, because planning takes time and memory for each node.
 fn check_size(federation: &Federation, role: Role) -> Result<(), Refusal> {
     let most = |pool: &Pool| pool.scaling.as_ref().map_or(0, |scaling| scaling.max).max(pool.count);
     let nodes: u64 = federation.pools.iter().map(|pool| u64::from(most(pool))).sum();

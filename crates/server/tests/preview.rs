@@ -1,5 +1,5 @@
-//! Plans of documents that no administrator applied: nobody is called, nothing is read or run, and nothing is left. Alone in its
-//! process, because it counts the descriptors of the process.
+//! Plans of documents that no administrator applied: the server makes no connection, reads no file, runs no program and
+//! leaks nothing. The only test of its process, because it counts the descriptors of the process.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use trellis_api::{PlanReport, Role};
 use trellis_server::{Platform, PlatformSettings};
 
-/// Far more than anything here takes.
+/// A timeout far above the usual duration.
 const LIMIT: Duration = Duration::from_secs(60);
 const PLANS: usize = 200;
 
-/// A place that sees who connects to it.
+/// A listener that counts connections.
 struct Listener {
     port: u16,
     connections: Arc<AtomicUsize>,
@@ -42,7 +42,7 @@ impl Listener {
     }
 }
 
-/// What a thief would name: an endpoint, a file with a secret, a kubeconfig that runs a program.
+/// Targets of an attacker: an endpoint, a file with a secret, a kubeconfig that runs a program.
 struct Bait {
     directory: tempfile::TempDir,
     listener: Listener,
@@ -117,7 +117,7 @@ async fn a_plan_calls_nobody_and_leaves_nothing_unless_an_administrator_applied_
     let platform = Platform::start(settings).await.expect("it starts");
     let plan = async |name: &str, role| platform.plan(&bait.document(name), "document", role).await.expect("a plan");
 
-    // The first one may open what stays open for all.
+    // The first plan may open descriptors that stay open.
     plan("first", Role::Viewer).await;
     let before = (files(home.path()), descriptors(), tokio::runtime::Handle::current().metrics().num_alive_tasks());
     for number in 0..PLANS {
@@ -132,7 +132,8 @@ async fn a_plan_calls_nobody_and_leaves_nothing_unless_an_administrator_applied_
     assert_eq!(bait.listener.count(), 0, "nobody was called");
     assert!(!bait.path("ran").exists(), "nothing was run");
 
-    // An administrator may; from then on the site is observed for everybody, as it was applied.
+    // An administrator applies the document. From then on the site is observed for all callers, with the applied
+    // connection.
     platform.apply("demo", &bait.document("demo"), None).await.expect("it is kept");
     let called = async {
         while bait.listener.count() == 0 {
@@ -143,7 +144,7 @@ async fn a_plan_calls_nobody_and_leaves_nothing_unless_an_administrator_applied_
     let report = plan("demo", Role::Viewer).await;
     assert_eq!(unobserved(&report), Vec::<&str>::new(), "{:?}", report.report);
 
-    // Another endpoint, file or context of the same site is another connection.
+    // A different endpoint, file or context of the same site is a different connection.
     let other = Listener::new();
     let elsewhere =
         bait.document("demo").replace(&format!(":{}/RPC2", bait.listener.port), &format!(":{}/RPC2", other.port));

@@ -334,7 +334,7 @@ impl Read for View<'_> {
     }
 
     fn audit_count(&self) -> Result<u64, Refusal> {
-        // Asked every few seconds: the numbers say it without reading the rows.
+        // Called every few seconds: the sequence numbers give the count without reading the rows.
         let sql = "SELECT coalesce((SELECT max(seq) FROM audit) - (SELECT min(seq) FROM audit) + 1, 0)";
         let count = self.one(sql, [], |row| row.get::<_, i64>(0))?;
         Ok(count.unwrap_or(0) as u64)

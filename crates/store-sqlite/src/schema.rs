@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(verdict(&open(&path), 3), Ok(Verdict::Current));
     }
 
-    /// Two instructions share a model, a reply of node 12 has a part of it, and one object has no message any more.
+    /// Two instructions share a model, a reply of node 12 shares a part of it, and one object has no message.
     #[test]
     fn objects_of_version_3_get_the_scopes_of_their_messages() {
         let dir = tempfile::tempdir().unwrap();

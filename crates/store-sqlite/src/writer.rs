@@ -18,7 +18,7 @@ use crate::vault::Vault;
 
 /// Jobs in one commit. More would make the first of them wait for too long.
 const MAX_BATCH: usize = 256;
-/// A commit takes no more jobs after this time, so that heavy ones do not add up.
+/// A commit accepts no further jobs after this time, so that slow jobs do not accumulate.
 const MAX_BATCH_TIME: Duration = Duration::from_millis(100);
 /// Jobs that can wait do so for this long, unless another commit takes them along.
 const PATIENCE: Duration = Duration::from_millis(250);

@@ -1,5 +1,5 @@
-//! Which files of this machine a run may name: its own user's run any, a run that was submitted to a SuperLink only those below
-//! the directory of models.
+//! The files of this machine that a run may name. A run in its own user's process may name any file. A run submitted to
+//! a SuperLink may only name files below the directory of models.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use trellis_wire::fab::{self, Config, check_path, path_settings};
 
 use crate::settings::Problem;
 
-/// Checks the paths of a submitted run. Values that come from `defaults` are the operator's own, and may be any.
+/// Checks the paths of a submitted run. Values from `defaults` come from the operator and may be any path.
 pub fn check(config: &Config, defaults: &Config, models_dir: &Path) -> Result<(), Vec<Problem>> {
     let given = path_settings(config).filter(|(setting, _)| config.get(*setting) != defaults.get(*setting));
     let problems: Vec<Problem> = given.filter_map(|(setting, path)| outside(setting, path, models_dir)).collect();
@@ -20,7 +20,7 @@ fn outside(setting: &'static str, path: &str, models_dir: &Path) -> Option<Probl
     if let Err(fab::OutsideModels { path, .. }) = check_path(setting, path) {
         return Some(Problem::new(setting, format!("{path:?} is not below the directory of models"), advice));
     }
-    // `RUN@ROUND` is a round of the run's directory.
+    // `RUN@ROUND` names a round in the run's directory.
     let name = path.split_once('@').map_or(path, |(run, _)| run);
     match is_below(models_dir, &models_dir.join(name)) {
         Ok(true) => None,
@@ -29,18 +29,18 @@ fn outside(setting: &'static str, path: &str, models_dir: &Path) -> Option<Probl
     }
 }
 
-/// Whether `path`, as far as it exists, is below `directory` once all symbolic links are followed.
+/// Whether the existing part of `path` is below `directory` after all symbolic links are resolved.
 fn is_below(directory: &Path, path: &Path) -> io::Result<bool> {
     let directory = existing(directory)?;
     Ok(existing(path)?.starts_with(&directory))
 }
 
-/// The real path of what exists of `path`.
+/// The canonical path of the existing part of `path`.
 fn existing(path: &Path) -> io::Result<PathBuf> {
     for ancestor in path.ancestors().filter(|ancestor| !ancestor.as_os_str().is_empty()) {
         match ancestor.canonicalize() {
             Ok(real) => return Ok(real),
-            // A link to nothing is there, and could be written through.
+            // A dangling symbolic link exists, and a write would follow it.
             Err(error) if error.kind() == io::ErrorKind::NotFound && ancestor.symlink_metadata().is_err() => {}
             Err(error) => return Err(error),
         }

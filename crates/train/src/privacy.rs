@@ -1,8 +1,8 @@
-//! The privacy that a training has spent, and its budget. Pure: the counts are numbers in the training's memory, so a
-//! checkpoint keeps them.
+//! The privacy budget of a training and the part that is spent. Pure: the counts are numbers in the training's memory,
+//! so checkpoints contain them.
 //!
-//! Rounds are counted by sample: a round that asked every node says nothing about sampling, any other round is amplified
-//! by its sampling rate. Nodes that were asked count, whether their reply was used or not.
+//! Rounds are counted by sample. A round that asked every node has no amplification by sampling; any other round is
+//! amplified by its sampling rate. All asked nodes count, whether or not their reply was used.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Sample {
     }
 }
 
-/// Counts a round whose noise the model now has.
+/// Counts a round whose noise is in the model.
 pub fn count(numbers: &mut BTreeMap<String, f64>, sample: Sample) {
     *numbers.entry(sample.key()).or_default() += 1.0;
 }

@@ -44,8 +44,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// The means over the replies; and, in words, which metrics have none because replies differ. If the strategy has
-    /// chosen some of the replies, the means are over those alone, as Flower computes them.
+    /// The means over the replies, and a text for each metric without a mean because replies differ. If the strategy
+    /// selects some of the replies, the means are over those alone, as in Flower.
     pub fn of(told: Vec<Told>, chosen: Option<&[NodeId]>, weighted_by: &str) -> (Measurement, Vec<String>) {
         let counts = |told: &&Told| chosen.is_none_or(|chosen| chosen.contains(&told.node));
         let counted: Vec<&Told> = told.iter().filter(counts).collect();

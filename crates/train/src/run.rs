@@ -29,7 +29,8 @@ pub struct Options {
     pub defaults: fab::Config,
     /// The lines of the log go to the standard error too.
     pub echo: bool,
-    /// The run is this user's own: its settings may name any path. Else only what is below `models_dir`.
+    /// The run belongs to the user of this process, so its settings may name any path. Otherwise only paths below
+    /// `models_dir`.
     pub any_path: bool,
 }
 

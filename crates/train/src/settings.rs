@@ -59,7 +59,7 @@ pub struct Dp {
     clip_norm_lr: f64,
     clipped_count_stddev: Option<f64>,
     pub delta: f64,
-    /// The privacy budget: no round is begun that would exceed it.
+    /// The privacy budget: a round that would exceed it does not start.
     pub max_epsilon: Option<f64>,
 }
 

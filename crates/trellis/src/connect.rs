@@ -12,7 +12,7 @@ use crate::python::FlwrHere;
 use crate::remote::{self, Trouble, clean, print, remark};
 
 const CALLED: &str = "trellis connect";
-/// Of other commands; here a file must be named.
+/// Variable of other commands; this command requires a file.
 const TOKEN_VARIABLE: &str = "TRELLIS_TOKEN";
 
 const AFTER_HELP: &str = "\

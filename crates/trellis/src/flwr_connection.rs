@@ -20,7 +20,7 @@ use block::{Hindrance, Put, Taken, Wish};
 const ADDRESS: &str = "address";
 const ROOT_CERTIFICATES: &str = "root-certificates";
 const INSECURE: &str = "insecure";
-/// Only 1.25 has to be told; later ones look whether they have a token.
+/// Only 1.25 needs this setting; later releases check whether they have a token.
 const ENABLE_ACCOUNT_AUTH: &str = "enable-account-auth";
 /// Of the official command, in its home.
 const CONFIG_FILE: &str = "config.toml";
@@ -113,8 +113,8 @@ fn left_alone(head: &str, snippet: &str) -> Vec<String> {
 }
 
 /// Lets `flwr run . NAME` find the federation. `home_of_flwr` is the user's own where none is given; without `app_dir` no app
-/// is touched ([`app_here`] finds the one to give). `ca_path` is a file with the authorities to trust, `token` what the SuperLink
-/// asks for: it is put where `flwr login` would put one.
+/// is changed ([`app_here`] finds the app). `ca_path` is a file with the trusted CA certificates. `token` is the token
+/// for the SuperLink; it is written where `flwr login` would write it.
 pub fn write(
     home_of_flwr: Option<&Path>,
     app_dir: Option<&Path>,
@@ -179,12 +179,12 @@ pub fn remove(
     Ok(Written { name: name.to_owned(), changes })
 }
 
-/// The file in which the official command keeps the tokens of its logins.
+/// The file in which the official command stores its login tokens.
 fn beside(config: &Path) -> PathBuf {
     config.with_file_name(credentials::FILE)
 }
 
-/// The address of a connection as the official command has it now.
+/// The current address of a connection in the official command's configuration.
 fn address_in(config: &Path, name: &str) -> Option<String> {
     let known: Table = file::read(config).ok()??.parse().ok()?;
     known.get(IN_HOME[0])?.get(name)?.get(ADDRESS)?.as_str().map(str::to_owned)

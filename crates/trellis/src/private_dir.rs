@@ -1,5 +1,5 @@
-//! Directories for keys, tokens, databases and models: their user's alone. Every program of this binary that keeps a state
-//! claims its directory here before it opens anything in it.
+//! Private directories for keys, tokens, databases and models. Every program of this binary that has a state directory
+//! claims it here before it opens a file in it.
 
 use std::fs::{self, DirBuilder, Metadata, Permissions};
 use std::io;
@@ -7,13 +7,13 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 
 const PRIVATE_DIRECTORY: u32 = 0o700;
-/// Bits of the group and of others.
+/// Permission bits of the group and of others.
 const NOT_PRIVATE: u32 = 0o077;
 const ROOT: u32 = 0;
-/// A directory with one of these has been a state directory before.
+/// A directory with one of these entries is an existing state directory.
 const MARKS: [&str; 2] = ["lock", "superlink"];
-/// What the names of our files begin with. In a state directory with other names the modes of ours are repaired, and that of the
-/// directory itself is left alone: it may be `/tmp`, or a home.
+/// Prefixes of our file names. If a state directory has other entries, only the modes of our files are repaired. The
+/// mode of the directory itself stays: it may be `/tmp` or a home directory.
 const OWN_NAMES: [&str; 22] = [
     "admin.token",
     "apps",
@@ -52,9 +52,10 @@ pub enum ClaimError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Makes the directory, or takes one that is there: refuses it if it belongs to another user, and takes the rights of the group
-/// and of others away from our files in it. A directory of root is accepted as it is, because volumes of containers are like
-/// that; so is a mounted one, for programs that are not root: network storage has owners of its own, and only root mounts it.
+/// Creates the directory, or claims an existing one. Fails if it belongs to another user. Removes the permissions of
+/// the group and of others from our files in it. A directory of root is accepted with its mode, because container
+/// volumes are owned by root. Programs that are not root also accept a mount point: network storage has its own owners,
+/// and only root can mount it.
 pub fn claim(path: &Path) -> Result<(), ClaimError> {
     let io = |source| ClaimError::Io { path: path.to_owned(), source };
     DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(path).map_err(|source| {
@@ -89,8 +90,8 @@ fn is_mount_point(path: &Path) -> bool {
     matches!((device(path), device(&path.join(".."))), (Ok(own), Ok(above)) if own != above)
 }
 
-/// Takes the rights of others away from a file or a whole directory. Links are not followed, and files of other users stay as
-/// they are.
+/// Removes the permissions of the group and of others from a file or a directory tree. Does not follow symbolic links,
+/// and skips files of other users.
 fn repair(path: &Path, user: u32) -> Result<(), ClaimError> {
     let io = |source| ClaimError::Io { path: path.to_owned(), source };
     let found = match path.symlink_metadata() {
@@ -109,7 +110,7 @@ fn repair(path: &Path, user: u32) -> Result<(), ClaimError> {
     Ok(())
 }
 
-/// Apps in the sandbox pass through directories of ours, and may be at work while a SuperLink starts again.
+/// Also accepts directories that sandboxed apps pass through: apps may be running while a SuperLink restarts.
 fn is_private(found: &Metadata) -> bool {
     found.mode() & NOT_PRIVATE == 0 || trellis_sandbox::is_passage(found)
 }
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(modes(), [0o1777, 0o600, 0o644]);
     }
 
-    /// A ServerApp outlives its SuperLink, and works in its directory while the next one starts.
+    /// A ServerApp outlives its SuperLink and uses its directory while the next SuperLink starts.
     #[test]
     fn directories_that_apps_pass_through_stay_so() {
         if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! The flags of the sandbox that a SuperNode and a SuperLink put apps into: declaration, checks, print.
+//! The sandbox flags of SuperNode and SuperLink: declaration, checks, output.
 
 use std::path::{Path, PathBuf};
 
@@ -13,11 +13,12 @@ use crate::settings::print::{Row, text};
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Sandbox of apps (Linux)")]
 pub struct SandboxArgs {
-    /// Keep apps from files, processes and secrets that are not theirs: `required`, `best-effort` or `off` [default: best-effort]
+    /// Keep apps from files, processes and secrets that are not theirs: `required`, `best-effort` or `off` [default:
+    /// best-effort]
     ///
-    /// An app reads its interpreter, its own files and what --app-data names, and writes to a scratch directory of its own.
-    /// `required` refuses to start where the kernel cannot enforce that (Linux 5.13 or later, Landlock and seccomp);
-    /// `best-effort` uses what there is, and says what is missing. See docs/supernode.md.
+    /// An app reads its interpreter, its own files and what --app-data names, and writes to a scratch directory of its
+    /// own. `required` refuses to start where the kernel cannot enforce that (Linux 5.13 or later, Landlock and
+    /// seccomp); `best-effort` uses what there is, and says what is missing. See docs/supernode.md.
     #[arg(long, value_name = "MODE")]
     pub sandbox: Option<String>,
 
@@ -33,7 +34,7 @@ pub struct SandboxArgs {
 }
 
 impl<A> Checker<'_, A> {
-    /// What the flags mean; the network is not theirs to restrict.
+    /// Converts the flags to settings; none of these flags restricts the network.
     pub fn sandbox(&mut self, args: &SandboxArgs) -> Settings {
         Settings {
             mode: self.choice("sandbox", args.sandbox.as_deref(), &Mode::ALL),

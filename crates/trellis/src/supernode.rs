@@ -74,21 +74,21 @@ fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
     Ok(checked)
 }
 
-/// Takes the place of `join` in the state directory while the configuration is only printed: the checks need the files, and
-/// nothing may be left behind.
+/// Replaces the directory `join` in the state directory if the configuration is only printed: the checks need the
+/// files, but the command must not leave any.
 struct Scratch {
     directory: TempDir,
     kept: PathBuf,
 }
 
 impl Scratch {
-    /// A text that names the files, with the names that they would have in the state directory.
+    /// Replaces the temporary path in a text by the path in the state directory.
     fn as_if_kept(&self, text: &str) -> String {
         text.replace(&*self.directory.path().to_string_lossy(), &self.kept.to_string_lossy())
     }
 }
 
-/// `None` if a node is started, or nothing is joined.
+/// `None` if a node is started, or without `--join`.
 fn scratch(raw: &RawArgs<SupernodeArgs>) -> io::Result<Option<Scratch>> {
     let place = here::with_surroundings(|around| bundle_place(raw, around));
     let Some((_, state_dir)) = place.filter(|_| raw.args.inspection.print_config) else { return Ok(None) };
@@ -106,7 +106,7 @@ fn with_bundle(
     let Some((path, state_dir)) = place else { return Ok(raw) };
     let directory =
         scratch.map_or_else(|| state_dir.join(join::DIRECTORY), |scratch| scratch.directory.path().to_owned());
-    // One that is not there yet is made with the first entry. Whoever owns it could read the key of the node.
+    // A missing directory is created with the first entry. The owner of an existing one could read the key of the node.
     let claimed = match scratch.is_none() && state_dir.exists() {
         true => private_dir::claim(&state_dir)
             .map_err(|error| vec![(error.to_string(), "name another directory with --state-dir".to_owned())]),
@@ -123,8 +123,7 @@ fn with_bundle(
     }
 }
 
-/// Where what `--join` names is, and the state directory. Without a place for the state nothing is kept; that is told by the
-/// checks.
+/// The path that `--join` names, and the state directory. `None` without a state directory; the checks report that.
 fn bundle_place(raw: &RawArgs<SupernodeArgs>, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
     let checker = Checker::new(raw, around);
     let path = checker.resolve("join", raw.args.identity.join.as_deref()?);

@@ -1,19 +1,19 @@
-//! How much memory a message takes once it is decoded, counted from its bytes before they are.
+//! Computes the memory that a decoded message takes from its encoded form, before decoding.
 //!
-//! A list of empty messages has two bytes on the wire for each, and hundreds in memory: whoever decodes first and counts
-//! afterwards lets a sender choose how much memory is taken. The tables of which fields are lists, and of what, are
-//! generated from the schema (`build.rs`), so no message can be forgotten.
+//! An empty message in a list takes two bytes on the wire and hundreds in memory. With a check after decoding, a sender
+//! could choose how much memory the receiver allocates. `build.rs` generates the tables of list fields and their
+//! element types from the schema, so no message is missing.
 
-/// Of what a heap allocation costs beside its content.
+/// Overhead of a heap allocation.
 const ALLOCATION_BYTES: u64 = 16;
-/// Messages nested deeper cannot be decoded either.
+/// The decoder rejects deeper nesting, too.
 const MAX_DEPTH: u32 = 100;
-/// `Vec` begins with room for so many.
+/// Initial capacity of a `Vec`.
 const FIRST_ITEMS: u64 = 4;
-/// A node of a `BTreeMap` has room for so many, and is half full at least, but for the first.
+/// Capacity of a `BTreeMap` node. Every node except the first is at least half full.
 const FIRST_ENTRIES: u64 = 11;
 
-/// What a message is made of, as far as its decoded form can be larger than its bytes.
+/// The fields of a message whose decoded form can exceed their encoded size.
 pub struct Shape {
     parts: &'static [Part],
 }
@@ -24,28 +24,28 @@ struct Part {
     content: Content,
 }
 
-/// Where the decoded field lies.
+/// The location of the decoded field.
 enum Element {
-    /// Within its message.
+    /// Inline in its message.
     Inline,
-    /// In a list, with so many bytes for each.
+    /// In a list, with this many bytes per element.
     Item(usize),
-    /// In a map, with so many bytes for each.
+    /// In a map, with this many bytes per entry.
     Entry(usize),
 }
 
 enum Content {
     Message(&'static Shape),
     Text,
-    /// A slice of the bytes that came, not a copy.
+    /// A slice of the received bytes, not a copy.
     Slice,
-    /// Of so many bytes on the wire; 0: varints.
+    /// Encoded size in bytes; 0 for varints.
     Numbers {
         width: usize,
     },
 }
 
-/// Messages whose footprint can be told.
+/// Messages whose footprint can be computed.
 pub trait Shaped {
     fn shape() -> &'static Shape;
 }
@@ -56,7 +56,7 @@ include!(concat!(env!("OUT_DIR"), "/shapes.rs"));
 #[error("the message cannot be read")]
 pub struct Malformed;
 
-/// Bytes of heap that decoding `message` takes, beside the message itself. Stops early once there are more than `limit`.
+/// Heap bytes that decoding `message` allocates, without the message itself. Stops early above `limit`.
 pub fn footprint<M: Shaped>(message: &[u8], limit: u64) -> Result<u64, Malformed> {
     let mut count = Count { bytes: 0, limit };
     count.message(M::shape(), message, 0)?;
@@ -88,7 +88,7 @@ impl Count {
                     Some(take(&mut rest, usize::try_from(length).map_err(|_| Malformed)?)?)
                 }
                 5 => take(&mut rest, 4).map(|_| None)?,
-                // Groups: no schema of Flower has any.
+                // Groups: Flower's schemas have none.
                 _ => return Err(Malformed),
             };
             if let Some(index) = shape.parts.iter().position(|part| part.number == key >> 3) {
@@ -119,7 +119,7 @@ impl Count {
     }
 }
 
-/// By how much the capacity of a list grows that had `before` and now has `after` elements.
+/// Growth of the capacity of a list that grows from `before` to `after` elements.
 fn grown(before: u64, after: u64, first: u64) -> u64 {
     let capacity = |length: u64| if length == 0 { 0 } else { length.next_power_of_two().max(first) };
     capacity(after) - capacity(before)

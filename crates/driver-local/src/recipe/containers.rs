@@ -238,8 +238,8 @@ impl Contained<'_> {
             .flag("--network", "host")
             // Its output is in the part's log.
             .flag("--log-driver", "none")
-            // Files inside belong to the user of the container, and ports are high: nothing here needs a capability, and no
-            // program of an image gains one.
+            // The user of the container owns the files inside, and all ports are unprivileged. No program of the image
+            // needs a capability.
             .flag("--cap-drop", "all")
             .flag("--security-opt", "no-new-privileges")
             // Where the system labels files, those of this machine would not be seen inside.

@@ -11,7 +11,7 @@ use super::{Place, Probe, Program, Recipe, node_config};
 const NODE_CONFIG: &str = "node-config.toml";
 /// Of the SuperNode, in its state directory.
 const SOCKET: &str = "node.sock";
-/// The token of the SuperLink's first administrator, in its state directory.
+/// File with the token of the SuperLink's first administrator, in its state directory.
 const ADMIN_TOKEN: &str = "admin.token";
 
 pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
@@ -25,7 +25,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
         .flag("--serverappio-api-address", place.app_address().to_string())
         .flag("--isolation", isolation(spec.isolation))
         .flag("--models-dir", &place.models)
-        // Other users of this machine reach its ports too.
+        // Other users of this machine can reach the ports, too.
         .flag("--account-auth", "on")
         .flag("--admin-token-file", admin_token(spec, &place.state));
     program = state(program, spec, place);
@@ -58,7 +58,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
     Ok(alone(program, probe, BTreeMap::new()))
 }
 
-/// Apps that the program starts are kept apart as well as this machine can.
+/// Sandboxes the apps that the program starts, as far as this machine supports it.
 fn sandbox(program: Program, isolation: Isolation) -> Program {
     match isolation {
         Isolation::Subprocess => program.flag("--sandbox", "best-effort"),
@@ -80,7 +80,7 @@ fn state_dir<'a>(spec: &'a CoordinatorSpec, state: &'a Path) -> &'a Path {
     }
 }
 
-/// Where the token of the SuperLink's first administrator is; `state` is the state directory of the part.
+/// Path of the token of the SuperLink's first administrator; `state` is the state directory of the part.
 pub fn admin_token(spec: &CoordinatorSpec, state: &Path) -> PathBuf {
     state_dir(spec, state).join(ADMIN_TOKEN)
 }

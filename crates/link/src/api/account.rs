@@ -21,7 +21,7 @@ const LOGIN_PATIENCE_S: f64 = 600.0;
 const LOGIN_POLL_S: i64 = 2;
 /// After its tokens were handed out a login is remembered for this long: the answer may have been lost.
 const LOGIN_GRACE_S: f64 = 60.0;
-/// Logins that wait at once: over all, and begun from one address.
+/// Maximum number of pending logins: in total, and from one address.
 const MAX_LOGINS: usize = 10_000;
 const MAX_LOGINS_PER_SOURCE: usize = 50;
 
@@ -69,10 +69,10 @@ pub fn authenticate(link: &Link, token: &str, permission: Permission) -> Result<
     Ok(account.into())
 }
 
-/// The right of a call that lasts. A token that expires meanwhile stays good for it; a token that is revoked does not, nor
-/// does an account that is disabled or loses the permission.
+/// The right of a long-running call. The call survives the expiry of its token. It does not survive revocation of the
+/// token, a disabled account, or loss of the permission.
 pub struct LastingRight {
-    /// `None`: accounts are off.
+    /// `None` if accounts are off.
     pub shown: Option<(String, Permission)>,
     pub since: Seconds,
 }

@@ -34,7 +34,7 @@ const KEY_NOT_VALID: &str = "The provided public key is not valid";
 
 /// Log text in one answer.
 const LOG_BYTES: usize = 1 << 20;
-/// A log stream checks this often, without being woken, whether there is more and whether its reader may still read.
+/// A log stream polls for new lines and rechecks its reader's right at this interval, even without a wake-up.
 const LOG_GLANCE: Duration = Duration::from_secs(5);
 /// A log stream is ended after this; official clients ask again after a minute.
 const LOG_HOLD: Duration = Duration::from_secs(3600);
@@ -113,7 +113,8 @@ fn run_started(id: RunId, client: &Client) -> StartRunResponse {
     }
 }
 
-/// Checks the paths in the settings of a native run that is trained on this machine. Those of other accounts' runs are theirs.
+/// Checks the paths in the settings of a native run that is trained on this machine. Refuses paths of runs that the
+/// account may not access.
 fn check_paths(link: &Link, who: &Who, config: &Config) -> Result<(), Refusal> {
     for (setting, path) in path_settings(config) {
         check_path(setting, path).map_err(|outside| Refusal::new(Kind::Invalid, outside.to_string()))?;
@@ -125,7 +126,7 @@ fn check_paths(link: &Link, who: &Who, config: &Config) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The run in whose directory of models a path is: `RUN/...`, or `RUN@ROUND`.
+/// The run that owns a path in the directory of models: `RUN/...` or `RUN@ROUND`.
 fn run_of_path(path: &str) -> Option<RunId> {
     let mut names = Path::new(path).components().filter_map(|component| match component {
         Component::Normal(name) => name.to_str(),
@@ -167,7 +168,7 @@ pub fn log_exists(link: &Link, request: &StreamLogsRequest) -> Result<(), Refusa
     link.read(|view| view.run(RunId(request.run_id))?.map(drop).ok_or_else(run_not_found))
 }
 
-/// Sends the log as it grows, until the run is finished and everything was sent, or the reader's right is gone.
+/// Streams the log until the run is finished and everything is sent, or until the reader loses its right.
 pub async fn stream_logs(
     link: &Link,
     right: &LastingRight,

@@ -31,11 +31,11 @@ const RECONNECT_S: u64 = 5;
 /// A held pull looks by itself this often: another SuperLink on the same store cannot wake it.
 const GLANCE: Duration = Duration::from_secs(30);
 
-/// Who calls: a key that has signed the call, the node whose it is, and the dialect it speaks.
+/// The caller: the key that signed the call, the node of the key, and the dialect of the call.
 #[derive(Clone)]
 pub struct Caller {
     key: Bytes,
-    /// `None`: the key is of no node, or of one that was taken away.
+    /// `None` if no node has the key, or the node was removed.
     node: Option<NodeId>,
     transport: Transport,
     client: String,
@@ -43,8 +43,8 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Checks the signature, of a member alone unless `strangers` may call. Whose key it is comes first: a stranger must
-    /// not cost us the check of a signature.
+    /// Checks the signature. Unknown keys are refused unless `strangers` is set. The key is looked up first, so that an
+    /// unknown caller does not cause a signature check.
     pub fn verify(
         link: &Link,
         client: &Client,

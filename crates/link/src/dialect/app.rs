@@ -19,7 +19,7 @@ const FIRST_SERVER_APP: &str = "serverapp";
 /// Who calls for a ServerApp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
-    /// Named by the message alone, by a sender who is believed without a token (Flower up to 1.27).
+    /// The message names the run, and its sender is trusted without a token (Flower up to 1.27).
     Named,
     /// Shown a good token, the one with this hash.
     Token { run: RunId, hash: [u8; 32] },

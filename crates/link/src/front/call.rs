@@ -1,4 +1,4 @@
-//! One call: what it brings, and who sent it.
+//! One call: its message and its sender.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ use crate::dialect::app::Caller as AppCaller;
 use crate::identity::decode_key;
 use crate::link::Link;
 
-/// A call whose sender is known.
+/// A call with a known sender.
 pub struct Call {
     pub link: Arc<Link>,
     pub rpc: &'static Rpc,
@@ -77,12 +77,12 @@ impl Call {
         if let Sender::App(caller) = self.sender { Ok(caller) } else { Err(for_others()) }
     }
 
-    /// The account that calls.
+    /// The calling account.
     pub fn account(&self) -> Result<Who, Refusal> {
         if let Sender::Account(who) = &self.sender { Ok(who.clone()) } else { Err(for_others()) }
     }
 
-    /// The message of whoever starts ServerApps: where there is a secret, what was signed.
+    /// Reads the message of a SuperExec. Checks it against the signed hash if SuperExecs have a secret.
     pub async fn read_signed<R: prost::Message + Default + Shaped>(&mut self) -> Result<R, Refusal> {
         let body = self.body.whole().await?;
         if let Sender::Launcher(Some(signed)) = &self.sender {
@@ -91,7 +91,7 @@ impl Call {
         decode(body)
     }
 
-    /// What a call that lasts is checked by again, after [`Call::account`] has let it in.
+    /// The right that a long-running call rechecks, after [`Call::account`] has admitted it.
     pub fn lasting_right(&self) -> LastingRight {
         let token = self.renewed.get().map(|tokens| tokens.access.as_str()).or_else(|| shown_token(&self.headers));
         let shown = match self.rpc.access {
@@ -115,7 +115,7 @@ impl Call {
     }
 }
 
-/// The table of calls has another kind of sender for this call than its handler asks for.
+/// The table of calls and the handler disagree about the kind of sender.
 fn for_others() -> Refusal {
     Refusal::new(Kind::Denied, "this call is for other senders")
 }

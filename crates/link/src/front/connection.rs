@@ -89,13 +89,13 @@ fn is_about_identity(rpc: &Rpc, kind: Kind) -> bool {
 /// Whether the body is of the kind that the call wants.
 fn has_right_type(api: Api, headers: &HeaderMap) -> bool {
     match api {
-        // Always: a page of elsewhere can send any other type, or none, without asking.
+        // Always required: a foreign web page can send any other type, or none, without a CORS preflight.
         Api::Trellis => plain::has_type(headers, "application/json"),
         _ => plain::is_protobuf(headers),
     }
 }
 
-/// Monitors and load balancers ask under any name; they only read, and no more than is meant for them.
+/// Monitors and load balancers use any host name; these endpoints are read-only and meant for them.
 fn is_monitored<B>(port: Port, request: &Request<B>) -> bool {
     port == Port::Metrics || (request.method() == Method::GET && request.uri().path() == "/health")
 }
@@ -221,7 +221,7 @@ impl Front {
         response
     }
 
-    /// Finds out who sends the call, and only then reads it.
+    /// Identifies the sender of the call before it reads the message.
     async fn call(&self, rpc: &'static Rpc, from: From, request: Request<Incoming>) -> Result<Answer, Refusal> {
         let From { client, port, remote, line, renewed } = from;
         let (parts, body) = request.into_parts();
@@ -249,7 +249,7 @@ impl Front {
             None => self.door.enter_stranger(source).await?,
         };
         let mut body = match client.transport {
-            // The length of the message is part of the body, and a stranger may withhold it.
+            // The length of the message is part of the body, and an unknown sender may withhold it.
             Transport::Grpc if identity.is_none() => tokio::time::timeout(STRANGER_TIMEOUT, MessageReader::grpc(body))
                 .await
                 .map_err(|_| malformed("the message did not arrive in time"))??,
@@ -271,8 +271,8 @@ impl Front {
         (rpc.handle)(call).await
     }
 
-    /// Tells of a refused call, in the log and, if it was refused for who sent it, in the audit log; of a flood of them
-    /// from one address only now and then.
+    /// Logs a refused call, and adds an audit entry if the reason is the identity of the sender. The rate per address
+    /// is limited.
     fn refused(&self, rpc: &Rpc, method: &str, remote: SocketAddr, shown: &Shown, refusal: &Refusal) {
         let (source, is_about_identity) = (Source::from(remote.ip()), is_about_identity(rpc, refusal.kind));
         if let Some(unlogged) = self.link.refused.may_log(source, self.link.now()) {
@@ -289,7 +289,7 @@ impl Front {
         }
     }
 
-    /// A request under a name that is not ours, or from a page of elsewhere.
+    /// Refuses a request with a foreign Host or Origin.
     fn foreign(&self, remote: SocketAddr, foreign: &Foreign) -> Response<Payload> {
         self.link.say_once(format!("{} {foreign:?}", remote.ip()), || {
             tracing::warn!(%remote, "request refused: {foreign} (--allowed-host adds names)");

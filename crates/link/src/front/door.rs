@@ -1,5 +1,5 @@
-//! The door: what every call passes before it is read. Too many calls, or too many bytes, wait or are turned away here,
-//! early and politely; and nobody gets so much of either that others get none.
+//! Admission control: every call passes it before its message is read. Excess calls and bytes wait or are refused here,
+//! and limits per sender and address keep capacity for others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::config::Limits;
 
 /// The byte budget is handed out in units of this.
 const UNIT_BYTES: u64 = 1 << 10;
-/// One sender gets this part of the byte budget at most, and one address that part.
+/// The byte budget is divided by this: the maximum of one sender, and of one address.
 const SENDER_PART: u64 = 4;
 const SOURCE_PART: u64 = 2;
-/// The largest message of a sender that is not known.
+/// Maximum size of a message from an unknown sender.
 const STRANGER_BYTES: u64 = 16 << 10;
-/// Calls of senders that are not known, at once: over all, and from one address.
+/// Maximum number of concurrent calls from unknown senders: in total, and from one address.
 const STRANGERS: usize = 1024;
 const STRANGERS_PER_SOURCE: usize = 128;
-/// Their messages must be here whole after this time.
+/// Timeout for the whole message of an unknown sender.
 pub const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A call waits this long for its turn.
+/// Timeout of a call that waits for capacity.
 const TURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What callers hear when there are too many.
@@ -39,7 +39,7 @@ pub struct Door {
     units: Arc<Semaphore>,
     units_by_sender: Arc<Allowance<Identity>>,
     units_by_source: Arc<Allowance<Source>>,
-    /// Messages larger than a sender's part are read one at a time.
+    /// Permit for messages larger than one sender's part, which are read one at a time.
     largest: Arc<Semaphore>,
     sender_units: u32,
     message_bytes: u64,
@@ -49,7 +49,7 @@ pub struct Door {
 #[derive(Default)]
 pub struct Place {
     _permits: Vec<OwnedSemaphorePermit>,
-    // After the permits: shares are forgotten with the last of them.
+    // Must be dropped after the permits: the last share removes its entry.
     _of_source: Option<Share<Source>>,
     _of_sender: Option<Share<Identity>>,
 }
@@ -71,7 +71,7 @@ impl Door {
         }
     }
 
-    /// Lets a call of a known sender in. Held calls do not count: they wait, they do not work.
+    /// Admits a call of a known sender. Held calls do not count: they wait and do no work.
     pub fn enter(&self, rpc: &Rpc) -> Result<Place, Refusal> {
         if rpc.held {
             return Ok(Place::default());
@@ -82,7 +82,7 @@ impl Door {
         }
     }
 
-    /// Lets a call of anybody in, where there is room for such.
+    /// Admits a call of an unknown sender, within the limits for unknown senders.
     pub async fn enter_stranger(&self, source: Source) -> Result<Place, Refusal> {
         let share = self.strangers_by_source.share(source);
         let permits = in_turn(STRANGER_TIMEOUT, acquire(&[(&share.permits, 1), (&self.strangers, 1)])).await?;
@@ -102,7 +102,7 @@ impl Door {
         Err(Refusal::new(Kind::TooLarge, text))
     }
 
-    /// Room for a message of this size, once there is some. Objects need none: they are streamed.
+    /// Waits for the memory of a message of this size. Objects are streamed and need none.
     pub async fn room(&self, rpc: &Rpc, of: Identity, source: Source, bytes: u64) -> Result<Place, Refusal> {
         if rpc.streams_in || bytes <= SMALL_BYTES {
             return Ok(Place::default());
@@ -121,7 +121,7 @@ impl Door {
     }
 }
 
-/// Permits of several kinds. Whoever wants them takes them in the same order, so nobody waits for each other.
+/// Acquires permits of several semaphores. All callers use the same order, which prevents deadlocks.
 async fn acquire(wanted: &[(&Arc<Semaphore>, u32)]) -> Result<Vec<OwnedSemaphorePermit>, Refusal> {
     let mut permits = Vec::with_capacity(wanted.len());
     for (semaphore, number) in wanted {

@@ -74,7 +74,7 @@ fn html(status: StatusCode, body: &str) -> Response<Payload> {
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert("cache-control", HeaderValue::from_static("no-store"));
-    // Not `no-referrer`: browsers would then send forms with the Origin `null`.
+    // Not `no-referrer`: browsers would then submit forms with the Origin `null`.
     headers.insert("referrer-policy", HeaderValue::from_static("same-origin"));
     let policy = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'";
     headers.insert("content-security-policy", HeaderValue::from_static(policy));

@@ -21,7 +21,7 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// Whose objects these are, of the run and the node that the message names.
+    /// The scope of the objects, from the run and the node that the message names.
     fn scope(&self, run: u64, node: NodeId) -> Result<Scope, Refusal> {
         match self {
             Peer::Node(caller) => Ok(Scope { run: RunId(run), sender: caller.is_node(node)? }),

@@ -17,9 +17,9 @@ use crate::api::{account, app, changes, control, fleet, training, trellis};
 use crate::dialect::app::Instructions;
 use crate::watch::metrics as label;
 
-/// The largest message of a call that has nothing large to say.
+/// Maximum size of the message of a call that carries no bulk data.
 pub const SMALL_BYTES: u64 = 64 << 10;
-/// The largest announcement of a node's replies: ids of 400,000 objects.
+/// Maximum size of an announcement of a node's replies: ids of 400,000 objects.
 const ANNOUNCEMENT_BYTES: u64 = 32 << 20;
 /// Answers that a slow reader of a log may leave lying.
 const LOG_BACKLOG: usize = 4;
@@ -56,7 +56,7 @@ impl Api {
     }
 }
 
-/// What a sender must show, in the headers of the call.
+/// The proof that a sender must give in the headers of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Nothing.
@@ -65,9 +65,9 @@ pub enum Access {
     Node,
     /// The token of an account with this permission, unless accounts are off.
     Account(Permission),
-    /// The token of a ServerApp. Flower up to 1.27 shows none where a SuperExec starts it: there `app_trust` decides.
+    /// The token of a ServerApp. Flower up to 1.27 sends none if a SuperExec starts it; then `app_trust` decides.
     App,
-    /// That it may start ServerApps: the secret of SuperExecs, or as `app_trust` decides.
+    /// The right to start ServerApps: the secret of SuperExecs, or a decision of `app_trust`.
     Launcher,
 }
 
@@ -100,9 +100,9 @@ pub struct Rpc {
     pub held: bool,
     /// Its message is an object, and streamed.
     pub streams_in: bool,
-    /// The largest message; `u64::MAX`: as large as the configuration allows.
+    /// Maximum size of the message; `u64::MAX`: the limit of the configuration.
     pub message_bytes: u64,
-    /// Keys that are not those of a node may send it, too.
+    /// Callers with unregistered keys may send it, too.
     pub for_strangers: bool,
     pub handle: fn(Call) -> Handling,
 }

@@ -1,5 +1,5 @@
-//! Who sends a call, found from its headers alone: nothing of its body is read, and no place or memory taken, before
-//! that is known. The table of calls says what a sender must show.
+//! Identifies the sender of a call from its headers alone. No part of the body is read, and no capacity or memory is
+//! reserved, before the sender is known. The table of calls defines the proof that a sender must give.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -21,35 +21,35 @@ use crate::dialect::Client;
 use crate::dialect::app::Caller as AppCaller;
 use crate::link::Link;
 
-/// The headers that a ServerApp's token comes in: 1.30 and later, 1.28 and 1.29.
+/// The headers with a ServerApp's token: 1.30 and later; 1.28 and 1.29.
 pub const TASK_TOKEN: &str = "flwr-task-token";
 const APP_TOKEN: &str = "flwr-app-token";
-/// The headers of accounts up to 1.36; later ones use the standard header.
+/// The headers with an account's tokens up to 1.36; later releases use the standard header.
 pub const ACCESS_TOKEN: &str = "flwr-oidc-access-token";
 pub const REFRESH_TOKEN: &str = "flwr-oidc-refresh-token";
 
-/// A sender who has shown what the call asks for.
+/// A sender that has given the proof that the call requires.
 pub enum Sender {
-    /// Nothing is asked for.
+    /// No proof is required.
     Anyone,
     Node(NodeCaller),
     App(AppCaller),
     Account(Who),
-    /// What it signed of the body, where there is a secret to sign with.
+    /// The signed hash of the body, if SuperExecs have a secret.
     Launcher(Option<SignedBody>),
 }
 
-/// Whose share of what all senders have in common a call uses.
+/// The key under which a call is counted in limits per sender.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Identity {
     Node(NodeId),
     App(RunId),
     Account(String),
-    /// Who is trusted for where they are.
+    /// A caller that is trusted because of its address.
     Source(Source),
 }
 
-/// The headers of a call, and where it came in.
+/// The headers of a call, and the port and connection it came in on.
 pub struct Head<'a> {
     pub link: &'a Link,
     pub rpc: &'a Rpc,
@@ -58,12 +58,12 @@ pub struct Head<'a> {
     pub port: Port,
     pub remote: SocketAddr,
     pub line: &'a Line,
-    /// Gets the tokens that replace those the sender used.
+    /// Receives the tokens that replace the sender's expired tokens.
     pub renewed: &'a OnceLock<Tokens>,
 }
 
 impl Sender {
-    /// `None`: nothing is known of the sender that others could not show as well.
+    /// `None` if the sender has not proved an identity.
     pub fn identity(&self, source: Source) -> Option<Identity> {
         match self {
             Sender::Anyone => None,
@@ -114,7 +114,7 @@ impl Head<'_> {
             return Err(Refusal::new(Kind::Unauthenticated, text));
         };
         match account::authenticate(self.link, token, permission) {
-            // Command lines up to 1.36 send both tokens, and take new ones from the headers of an answer.
+            // Command lines up to 1.36 send both tokens, and read renewed tokens from the headers of the response.
             Err(refusal) if Rejected::of(&refusal) == Some(Rejected::Expired) => {
                 let refresh = self.header(REFRESH_TOKEN).ok_or(refusal)?;
                 let tokens = account::renew(self.link, refresh).await?;
@@ -126,10 +126,10 @@ impl Head<'_> {
         }
     }
 
-    /// Whether the sender may take runs, to start their ServerApps: it knows the secret, or `app_trust` decides.
+    /// Checks that the sender may take runs and start their ServerApps: with the secret, or by `app_trust`.
     fn launcher(&self) -> Result<Option<SignedBody>, Refusal> {
         if let Some(secret) = &self.link.superexec_secret {
-            // The name is the same whatever the transport, and whatever the service was called before.
+            // The signed method name does not depend on the transport. The service has had two names.
             return secret.check_headers(self.headers, &["Runtime", "ServerAppIo"], self.rpc.name).map(Some);
         }
         app_trust::check_launcher(self.link, &self.unproven()).map(|()| None)
@@ -146,7 +146,7 @@ impl Head<'_> {
     }
 }
 
-/// The token of an account, in the header of any release.
+/// The token of an account, from the header of any release.
 pub fn shown_token(headers: &HeaderMap) -> Option<&str> {
     let header = |name: &str| headers.get(name)?.to_str().ok();
     header("authorization").and_then(|value| value.strip_prefix("Bearer ")).or_else(|| header(ACCESS_TOKEN))

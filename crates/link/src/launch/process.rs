@@ -148,12 +148,12 @@ impl AppProcess {
     }
 }
 
-/// What starts the program of a run, restricted as it is to be.
+/// The command that starts the program of a run, with its restrictions.
 fn command(program: &Program, run: RunId) -> std::io::Result<Command> {
     match &program.restricted {
         Restricted::Sandbox(sandbox) => {
             let scratch = sandbox.scratch(&run.to_string())?;
-            // The network is not restricted for ServerApps, so no port has to be named.
+            // The network of ServerApps is not restricted, so no port is needed.
             sandbox.command(scratch.as_ref(), None).map(Command::from)
         }
         Restricted::Environment(named) => {
@@ -165,14 +165,14 @@ fn command(program: &Program, run: RunId) -> std::io::Result<Command> {
     }
 }
 
-/// Removes what the app of a run left in its directory beside the log, except for its results.
+/// Removes the files that the app of a run left in its directory, except for the log and the results.
 pub fn clear(outputs: &Path, run: RunId) {
     if let Err(error) = Scratch::clear(&outputs.join(run.to_string())) {
         tracing::warn!(run = run.0, %error, "files of a ServerApp that has ended could not be removed");
     }
 }
 
-/// The same for all runs that are over, after a restart.
+/// Calls `clear` for all finished runs, after a restart.
 pub fn clear_ended(outputs: &Path, is_unfinished: impl Fn(RunId) -> bool) {
     let entries = std::fs::read_dir(outputs).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));

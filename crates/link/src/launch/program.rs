@@ -18,10 +18,10 @@ const NATIVE_NAME: &str = "trellis";
 /// Where native ServerApps keep models, in the state directory, unless told otherwise.
 const MODELS: &str = "models";
 
-/// Variables that programs of ours read, beside those that every app gets.
+/// Variables that our own programs read, in addition to those that every app gets.
 const OF_OUR_PROGRAMS: &[&str] = &["HOME", "TMPDIR", "RUST_LOG", "RUST_BACKTRACE"];
 
-/// In the state directory: output and directories of ServerApps.
+/// Directory below the state directory: output and directories of ServerApps.
 pub const OUTPUTS: &str = "apps";
 
 /// A program that can be started for a run.
@@ -39,12 +39,12 @@ pub struct Program {
     pub restricted: Restricted,
 }
 
-/// What a program is kept from.
+/// The restrictions of a program.
 #[derive(Debug, Clone)]
 pub enum Restricted {
-    /// It runs code of a user.
+    /// For programs that run code of a user.
     Sandbox(Arc<Sandbox>),
-    /// It is our own, and needs no more than listed variables of the environment and these.
+    /// For our own programs: the environment has only the listed variables and these.
     Environment(Vec<String>),
     Nothing,
 }
@@ -140,7 +140,7 @@ impl Programs {
         Ok(Programs { python, native })
     }
 
-    /// What ServerApps in Python are put into; `None`: none is started here.
+    /// The sandbox of Python ServerApps; `None` if none is started here.
     pub fn sandbox(&self) -> Option<Arc<Sandbox>> {
         match &self.python {
             Starts::Here(Program { restricted: Restricted::Sandbox(sandbox), .. }) => Some(Arc::clone(sandbox)),
@@ -166,7 +166,7 @@ impl Programs {
     }
 }
 
-/// Keeps ServerApps from the state and the secrets of this SuperLink, wherever those lie.
+/// The sandbox of ServerApps. It protects the state and the secrets of this SuperLink, wherever they are stored.
 fn sandbox(config: &Config, state: &Path, python: &Python) -> Result<Sandbox, NoPython> {
     let sandbox = Sandbox::new(config.sandbox.clone(), python.path().to_owned(), state.to_owned(), OUTPUTS, true)?;
     let database = match &config.state {

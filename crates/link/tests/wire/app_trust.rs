@@ -1,4 +1,4 @@
-//! ServerApps without a token, and SuperExecs without a secret: who is believed over the sockets.
+//! Trust in ServerApps without a token and SuperExecs without a secret, over real sockets.
 
 use tonic::Code;
 use trellis_link::config::{AppTrust, Config, Isolation, Limits, NativeApp, StateLocation};
@@ -7,7 +7,7 @@ use trellis_wire::proto::*;
 use crate::http::{header, post};
 use crate::peer::{TestLink, config};
 
-/// A SuperLink that starts ServerApps itself; there is none to start.
+/// A SuperLink that starts ServerApps itself, with a native app that does nothing.
 fn starts_apps() -> Config {
     let app = NativeApp { program: "/bin/true".into(), args: Vec::new(), models: None };
     let config = config(StateLocation::Ephemeral, Limits::default());

@@ -1,5 +1,5 @@
-//! Those who want to use up what all need: memory, places, room in the logs. Each is refused, and the honest caller beside
-//! it is served.
+//! Attacks that try to exhaust shared resources: memory, permits, space in the logs. The SuperLink refuses each attack
+//! and keeps serving an honest caller.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::peer::{TestLink, TestNode, config, fab, timestamp};
 
 type Headers = Vec<(String, String)>;
 
-/// An answer that takes longer waits for something.
+/// An answer that takes longer is waiting for a resource.
 const AT_ONCE: Duration = Duration::from_secs(5);
 const HUGE_BYTES: usize = 530_000_000;
 const LIST_BYTES: usize = 16 << 20;
@@ -39,7 +39,7 @@ async fn ours(link: &TestLink, headers: &Headers, name: &str, body: serde_json::
     serde_json::from_slice(&answer.body).unwrap()
 }
 
-/// Sends a head that announces a body, and nothing of the body.
+/// Sends a request head that announces a body, and no byte of the body.
 async fn announce(address: SocketAddr, path: &str, headers: &Headers, bytes: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let mut head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-length: {bytes}\r\n");
@@ -50,7 +50,7 @@ async fn announce(address: SocketAddr, path: &str, headers: &Headers, bytes: usi
     stream
 }
 
-/// The status of an answer that must come at once.
+/// The status of a response that must arrive within `AT_ONCE`.
 async fn status(stream: &mut TcpStream) -> u16 {
     let mut start = [0; 12];
     let read = tokio::time::timeout(AT_ONCE, stream.read_exact(&mut start)).await;
@@ -85,7 +85,7 @@ async fn who_is_nobody_is_refused_before_a_byte_of_the_body() {
         let mut stream = announce(http, path, &headers, HUGE_BYTES).await;
         assert_eq!(status(&mut stream).await, 401, "{path}");
     }
-    // What anybody may send is small.
+    // Messages from unknown senders must be small.
     for (path, headers) in
         [("/v1/fleet/register-node", signed(&stranger)), ("/v1/control/get-auth-tokens", vec![protobuf()])]
     {
@@ -116,7 +116,7 @@ async fn who_announces_much_and_sends_nothing_keeps_nobody_waiting() {
     link.stop().await;
 }
 
-/// 16 MiB of empty messages, of two bytes each.
+/// 16 MiB of empty messages of two bytes each.
 fn empty_list(field: u8) -> Vec<u8> {
     [field << 3 | 2, 0].repeat(LIST_BYTES / 2)
 }

@@ -57,7 +57,7 @@ async fn a_run_that_names_files_outside_the_directory_of_models_is_refused() {
     link.stop().await;
 }
 
-/// Models belong to the account whose run made them, and to administrators.
+/// Models are accessible to the account whose run made them, and to administrators.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_does_not_begin_with_the_models_of_another_account() {
     let directory = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ async fn new_runner(link: &TestLink, admin: &str, name: &str) -> String {
     made["token"].as_str().unwrap().to_owned()
 }
 
-/// `trellis run` trains in the process of its user, who may name what is theirs.
+/// `trellis run` trains in the process of its user, so the run may name any path.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_superlink_that_does_not_train_asks_nothing_of_paths() {
     let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;

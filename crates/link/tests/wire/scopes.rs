@@ -1,5 +1,5 @@
-//! Objects belong to the run and the sender that announced them: a node's false announcement harms nobody else, and a node
-//! reads only what was sent to it or by it.
+//! Objects belong to the run and the sender that announced them. A false announcement of a node affects no other
+//! sender, and a node reads only objects sent to it or by it.
 
 use bytes::Bytes;
 use tonic::Code;
@@ -47,7 +47,7 @@ impl Run {
         self.app.push_object(request).await.unwrap().into_inner().stored
     }
 
-    /// Sends an instruction to the node, which takes it.
+    /// Sends an instruction to the node, which pulls it.
     async fn instruct(&mut self, node: &mut TestNode) -> Message {
         let (message, tree, objects) = instruction(self.id, node.id, now(), TTL_S);
         self.announce(message, tree).await.unwrap();
@@ -59,7 +59,7 @@ impl Run {
     }
 }
 
-/// A reply whose tree is `below`, with its root's object.
+/// A reply with the tree `below`, and the object of its root.
 fn reply(node: &TestNode, asked: &Message, below: Vec<ObjectTree>) -> (PushMessagesRequest, String, Bytes) {
     let asked = asked.metadata.clone().unwrap();
     let metadata = Metadata {
@@ -103,7 +103,7 @@ async fn a_node_cannot_spoil_what_another_run_will_send() {
     let mut own = Run::start(&link).await;
     let mut other = Run::start(&link).await;
 
-    // What the other run will send next is known.
+    // The attacker knows the next objects of the other run.
     let (message, tree, objects) = instruction(other.id, victim.id, now(), TTL_S);
     let asked = own.instruct(&mut attacker).await;
     let bogus = |id: &str| ObjectTree { object_id: id.into(), children: vec![leaf(&"ab".repeat(32))] };

@@ -1,4 +1,4 @@
-//! A log that is being read: it ends when the reader's account loses its right.
+//! A log stream ends when the reader's account loses its right.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use trellis_wire::proto::*;
 use crate::http::{header, send};
 use crate::peer::{TestLink, config, fab};
 
-/// Longer than the time after which a stream checks by itself.
+/// Longer than the interval at which a stream rechecks its reader's right.
 const SOON: Duration = Duration::from_secs(20);
 
 struct Admin<'a> {
@@ -48,7 +48,7 @@ fn as_account<T>(token: &str, message: T) -> Request<T> {
     request
 }
 
-/// Opens a stream and reads what is there.
+/// Opens a stream and reads the existing lines.
 async fn follow(mut control: ControlClient<Channel>, token: &str, run_id: u64) -> Streaming<StreamLogsResponse> {
     let request = as_account(token, StreamLogsRequest { run_id, ..Default::default() });
     let mut stream = control.stream_logs(request).await.unwrap().into_inner();

@@ -19,7 +19,7 @@ use crate::resources::{Confined, Confinement};
 /// What an app left behind may hold its output open; nobody waits longer for the rest of it.
 const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Takes token and address from the environment, where only the owner of the process sees them, and calls
+/// Takes token and address from the environment, which only the owner of the process can read, and calls
 /// flwr's own entry point with the flags of its version.
 const PROGRAM: &str = include_str!("clientapp.py");
 
@@ -28,7 +28,7 @@ const PROGRAM: &str = include_str!("clientapp.py");
 pub struct Interpreter {
     /// Python whose `flwr` the apps use.
     pub python: PathBuf,
-    /// Where apps unpack themselves, without a sandbox.
+    /// Where apps are unpacked if there is no sandbox.
     pub flwr_home: PathBuf,
     /// Apps may install what they need, from a package index (Flower 1.29 and later).
     pub allow_dependency_installation: bool,
@@ -37,12 +37,12 @@ pub struct Interpreter {
     pub scratches: Scratches,
 }
 
-/// The scratch directories of runs: what an app leaves there, the next one of its run finds.
+/// The scratch directories of runs. Successive apps of a run share one directory.
 #[derive(Debug, Clone, Default)]
 pub struct Scratches(Arc<Mutex<HashMap<u64, Arc<Scratch>>>>);
 
 impl Scratches {
-    /// That of a run, made now if need be. `None`: there is no sandbox.
+    /// The scratch directory of a run, created if missing; `None` if there is no sandbox.
     fn of(&self, run: u64, sandbox: &Sandbox) -> io::Result<Option<Arc<Scratch>>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(scratch) = known.get(&run) {
@@ -53,11 +53,11 @@ impl Scratches {
         Ok(Some(made))
     }
 
-    /// Removes that of a run which is over.
+    /// Removes the scratch directory of a finished run.
     pub fn end(&self, run: u64) {
         let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
         if let Some(scratch) = ended {
-            // What cannot be removed now is removed at the next start of the node.
+            // If the removal fails, the next start of the node removes the directory.
             tokio::task::spawn_blocking(move || scratch.remove());
         }
     }

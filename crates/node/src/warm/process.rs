@@ -42,14 +42,14 @@ const REASON_OUTPUT_BYTES: usize = 2 << 10;
 const PROGRAM: &[u8] = include_bytes!("../../../../python/trellis_worker.py");
 const PROGRAM_NAME: &str = "trellis_worker.py";
 
-/// Workers that this process has started: their scratch directories have numbers.
+/// Number of workers that this process has started: it numbers their scratch directories.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// How workers are started.
 #[derive(Clone)]
 pub struct Launcher {
     pub python: PathBuf,
-    /// The worker's program, the working directory and variables of workers; without a sandbox only.
+    /// Program, working directory and variables of workers; only used without a sandbox.
     pub program: PathBuf,
     pub directory: PathBuf,
     pub environment: Vec<(OsString, OsString)>,
@@ -178,7 +178,7 @@ impl Process {
             // What the app started and left behind has nobody to work for.
             let _ = kill_process_group(pid, Signal::KILL);
             if let Some(scratch) = scratch {
-                // What cannot be removed now is removed at the next start of the node.
+                // If the removal fails, the next start of the node removes the directory.
                 let _swept_later = spawn_blocking(move || scratch.remove()).await;
             }
             let _ = tell.send(Some(how));
@@ -301,7 +301,7 @@ pub struct Worker {
     reading: JoinHandle<()>,
     pub started: SystemTime,
     scratch: Option<Arc<Scratch>>,
-    /// Where the app of its run is, once that is known.
+    /// Directory of the run's app, once the run is known.
     app: Option<PathBuf>,
 }
 
@@ -328,8 +328,8 @@ impl Worker {
         })
     }
 
-    /// Where the worker finds the app of its run: in a sandbox, a copy of its own. A worker is started before its run is
-    /// known, and what it may read is settled then; the apps of other runs it must not read.
+    /// The directory from which the worker loads the app of its run. In a sandbox it is a private copy: the readable
+    /// paths of a worker are fixed before its run is known, and it must not read the apps of other runs.
     pub async fn app_directory(&mut self, app: &InstalledApp) -> io::Result<PathBuf> {
         if let Some(directory) = &self.app {
             return Ok(directory.clone());

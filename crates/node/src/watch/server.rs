@@ -136,7 +136,7 @@ impl StatusServer {
     }
 }
 
-/// Apps may have the node's user, and must not drain it.
+/// Whether the peer is an app. Apps may have the node's user, and must not drain the node.
 fn is_from_app(stream: &UnixStream) -> bool {
     let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
     peer.is_some_and(|pid| trellis_sandbox::is_app(pid as u32))

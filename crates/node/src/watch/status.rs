@@ -31,7 +31,7 @@ pub struct Status {
     pub replies: Replies,
     pub apps: Vec<AppStatus>,
     pub gpu: Gpu,
-    /// What apps that the node starts are restricted by. `None`: it starts none.
+    /// Restrictions of the apps that the node starts; `None` if it starts none.
     #[serde(default)]
     pub sandbox: Option<trellis_sandbox::Level>,
     pub disk: Disk,

@@ -17,7 +17,7 @@ use crate::platform::Refusal;
 
 /// How a document that came by the API is called in problems.
 const FILE: &str = "document";
-/// When a caller whose plan was refused may try again.
+/// Retry delay for a caller whose plan was refused.
 const PLAN_RETRY_S: u64 = 1;
 
 pub async fn list(api: Arc<Api>, call: Call) -> Answer {
@@ -81,7 +81,7 @@ pub async fn current_plan(api: Arc<Api>, call: Call) -> Answer {
     ok(&api.platform.current_plan(call.part("federation"), call.caller.role).await?)
 }
 
-/// A place among those whose plans are made at once. Administrators need none.
+/// A permit for one concurrent plan. Administrators need none.
 fn planning(api: &Api, role: Role) -> Result<Option<SemaphorePermit<'_>>, Fault> {
     if role == Role::Admin {
         return Ok(None);

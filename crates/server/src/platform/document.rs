@@ -79,7 +79,7 @@ fn relative_paths(federation: &Federation) -> Vec<Detail> {
     told.collect()
 }
 
-/// Credentials must not be readable on the way because of a URL that somebody copied.
+/// Reports URLs that would send credentials to another machine over plain HTTP.
 pub fn plain_http(federation: &Federation) -> Vec<Detail> {
     let mut details = Vec::new();
     for (index, site) in federation.sites.iter().enumerate() {

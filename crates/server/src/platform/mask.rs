@@ -1,5 +1,5 @@
-//! Values of `env` are for administrators: everybody else sees the names. A document that comes back with masks in it keeps the
-//! values that it has.
+//! Only administrators see the values of `env`; other callers see the names. If a document with masks is sent back, the
+//! masked values stay unchanged.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use trellis_spec::Federation;
 
 use super::document::wrong;
 
-/// In place of a value that the caller may not see.
+/// Replaces a value that the caller may not see.
 pub const MASK: &str = "********";
 
-/// The document as those see it who are not administrators.
+/// Masks the document for callers without the role administrator.
 pub fn mask(federation: &Federation) -> Federation {
     let mut masked = federation.clone();
     let pools = masked.pools.iter_mut().map(|pool| &mut pool.env);
@@ -20,7 +20,7 @@ pub fn mask(federation: &Federation) -> Federation {
     masked
 }
 
-/// Puts the values of the applied document in the place of masks, or says which masks stand for nothing.
+/// Replaces masks by the values of the applied document. Returns an error for each mask without such a value.
 pub fn unmask(federation: &mut Federation, applied: Option<&Federation>) -> Vec<Detail> {
     let mut problems = Vec::new();
     let known = applied.map(|applied| &applied.coordinator.env);

@@ -1,8 +1,8 @@
-//! The driver of a site in a preview. It calls another machine only where an administrator applied a document that names the
-//! same connection, and it makes nothing: no client, no file, no task.
+//! The driver of a site in a preview. It calls another machine only if an administrator applied a document with the
+//! same connection. It creates no client, file or task.
 //!
-//! Everybody with a token may send documents to be planned. Where a document decides which machine is called with which
-//! credentials, an applied one must say the same: credentials are bound to the connections that administrators applied.
+//! Every caller with a token may send documents to be planned. A document selects the machine to call and the
+//! credentials to use. Credentials are therefore bound to the connections that administrators applied.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use trellis_spec::{self as spec, Federation, Name};
 const NOT_APPLIED: &str =
     "no applied document of this federation has this site with the same connection and credentials";
 
-/// The applied site of this name, if its connection is the same.
+/// The applied site of this name, if it has the same connection.
 pub fn applied_as<'a>(site: &spec::Site, applied: Option<&'a Federation>) -> Option<&'a spec::Site> {
     let applied = applied?.sites.iter().find(|applied| applied.name == site.name)?;
     is_same_connection(&site.driver, &applied.driver).then_some(applied)
@@ -33,18 +33,18 @@ fn is_same_connection(one: &spec::Driver, other: &spec::Driver) -> bool {
     }
 }
 
-/// What is told of a site that is not observed.
+/// The note in the report about a site that is not observed.
 pub fn not_observed(site: &Name) -> Why {
     let text = format!("not observed: {NOT_APPLIED}; the plan assumes that nothing is there");
     Why { weight: Weight::Note, about: format!("site {site}"), text }
 }
 
 pub struct PreviewDriver {
-    /// As the document has it.
+    /// The site in the planned document.
     site: spec::Site,
-    /// The driver of the same site as it was applied; `None`: the site is not observed.
+    /// The driver of the applied site; `None` if the site is not observed.
     observer: Option<Arc<dyn Driver>>,
-    /// Parts of the federation may be there.
+    /// The site may have parts of the federation.
     is_known: bool,
 }
 

@@ -18,7 +18,7 @@ use super::mask::mask;
 use super::shared::Shared;
 use super::view::View;
 
-/// What `apply` would do with a document. Values of `env` are in the answer only where `reveal` says so.
+/// The changes that `apply` would make for a document. The report contains values of `env` only if `reveal` is set.
 pub async fn plan(shared: &Shared, document: Document, reveal: bool) -> Result<PlanReport, Refusal> {
     let view = shared.views.get(&document.federation.name);
     if view.as_ref().is_some_and(|view| view.leaving) {

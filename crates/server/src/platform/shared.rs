@@ -92,7 +92,7 @@ impl Shared {
         true
     }
 
-    /// A controller for a federation with these drivers.
+    /// Creates a controller for a federation with these drivers.
     pub fn controller(
         &self,
         name: &Name,

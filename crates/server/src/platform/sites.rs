@@ -89,8 +89,8 @@ impl Sites {
         drivers
     }
 
-    /// The drivers with which a document is planned and nothing is done, and which sites they do not observe. `applied` is the
-    /// document that an administrator applied for the same federation, `known` are the sites where parts of it may be.
+    /// Read-only drivers for planning a document, and the sites that they do not observe. `applied` is the document
+    /// that an administrator applied for the same federation; `known` are the sites that may have parts of it.
     pub fn preview_drivers(
         &self,
         federation: &Federation,
@@ -102,7 +102,7 @@ impl Sites {
         let mut notes = Vec::new();
         for site in &federation.sites {
             let driver: Arc<dyn Driver> = match (&self.kind, &site.driver) {
-                // Both observe only what this server itself started.
+                // Both observe only processes that this server started.
                 (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
                 (Kind::Real { .. }, spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes(_)) => {
                     let observer = preview::applied_as(site, applied).map(|applied| self.driver(applied));

@@ -74,12 +74,12 @@ impl View {
         view
     }
 
-    /// The document, with values of `env` only if `reveal` says so.
+    /// The document. It contains values of `env` only if `reveal` is set.
     pub fn document(&self, reveal: bool) -> String {
         match (&self.federation, reveal) {
             (_, true) => self.document.to_string(),
             (Some(federation), false) => to_yaml(&mask(federation)),
-            // What cannot be read cannot be masked.
+            // A document that cannot be parsed cannot be masked.
             (None, false) => String::new(),
         }
     }

@@ -19,7 +19,7 @@ use trellis_core::port::{Read, Topic, Tx};
 use trellis_core::refusal::Refusal;
 use trellis_store_sqlite::{Commit, SqliteStore, StateDirectory};
 
-/// Where the objects of these tests are announced.
+/// Scope of the objects in these tests.
 const SCOPE: Scope = Scope { run: RunId(103), sender: NodeId::SUPERLINK };
 
 /// Opens the state in `path`; the receiver hears what it announces.

@@ -16,7 +16,7 @@ type Checked = Result<(), TestCaseError>;
 /// All tables at one moment.
 struct Tables {
     objects: BTreeMap<(Scope, ObjectId), Row>,
-    /// Ids in the universe whose content is kept.
+    /// Ids of the universe whose content is stored.
     contents: Vec<ObjectId>,
     count: u64,
     instructions: Vec<Instruction>,

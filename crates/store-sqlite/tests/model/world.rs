@@ -192,7 +192,7 @@ impl World {
         self.act(move |tx| app::push_messages(tx, run, &message, now));
     }
 
-    /// Everybody who sends, in every run.
+    /// The scopes of all senders in all runs.
     pub(crate) fn scopes() -> impl Iterator<Item = Scope> {
         let senders = [NodeId::SUPERLINK].into_iter().chain(NODE_IDS);
         senders.flat_map(|sender| RUN_IDS.map(|run| Scope { run, sender }))

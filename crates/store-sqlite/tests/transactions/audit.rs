@@ -88,7 +88,7 @@ fn refusals_say_who_from_where_and_why() {
     );
 }
 
-/// Whatever is refused, and however often: who joined and who was given a right stays known.
+/// Refused calls never displace entries about joined nodes and granted rights.
 #[test]
 fn refusals_push_out_refusals_alone() {
     let scene = Scene::new();

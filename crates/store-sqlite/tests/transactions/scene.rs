@@ -27,7 +27,7 @@ pub(crate) const INTERVAL_S: f64 = 30.0;
 /// How long instructions live, unless a scene says otherwise.
 pub(crate) const TTL_S: f64 = 1000.0;
 pub(crate) const RUN: RunId = RunId(u64::MAX - 7);
-/// What the ServerApp of [`RUN`] sends.
+/// Scope of the ServerApp of [`RUN`].
 pub(crate) const APP: Scope = Scope { run: RUN, sender: NodeId::SUPERLINK };
 /// The secret's hash of the token that [`Scene::running`] uses.
 pub(crate) const HASH: [u8; 32] = [7; 32];
@@ -291,7 +291,7 @@ impl Scene {
     }
 }
 
-/// What a node sends in [`RUN`].
+/// Scope of a node in [`RUN`].
 pub(crate) fn node_scope(node: u64) -> Scope {
     Scope { run: RUN, sender: NodeId(node) }
 }

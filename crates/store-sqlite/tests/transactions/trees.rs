@@ -76,7 +76,7 @@ fn content_that_comes_a_second_time_is_not_taken_again() {
     assert_eq!(scene.dump(), before);
 }
 
-/// Node 11 announces what others will send, with children that are not theirs.
+/// Node 11 announces objects that others will send, with false children.
 #[test]
 fn a_false_announcement_changes_nothing_for_other_senders() {
     let scene = Scene::running(&[11, 12]);
@@ -146,7 +146,7 @@ fn a_message_of_another_run_keeps_its_name() {
     assert_eq!(scene.refused(move |tx| app::push_messages(tx, other_run, &messages, T0)).0, Kind::Invalid);
 }
 
-/// The objects of one message are bounded, and so are those that a node announces and does not deliver.
+/// The number of objects is limited for one message, and for the undelivered announcements of a node.
 #[test]
 fn a_node_cannot_fill_the_store_with_announcements() {
     let numbered = |message: &str, objects: u64| Tree {

@@ -182,7 +182,8 @@ fn outside_models(text: &str) -> Wrong {
     (what, "give a path relative to that directory, without \"..\"".to_owned())
 }
 
-/// A path is read where the ServerApp is: in this process it is made whole, on a SuperLink it is relative to the models there.
+/// The ServerApp reads the path. In this process the path is made absolute; on a SuperLink it is relative to the models
+/// there.
 fn whole_path(text: &str, place: Place) -> Result<String, Wrong> {
     if text.is_empty() || matches!(place, Place::There { .. }) {
         return Ok(text.to_owned());

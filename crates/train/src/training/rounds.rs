@@ -66,10 +66,10 @@ pub(super) struct Change {
     pub mean_update_norm: Option<f64>,
 }
 
-/// The nodes that a phase asks.
+/// The nodes selected for a phase.
 struct Chosen {
     nodes: Vec<NodeId>,
-    /// How many answers end the phase.
+    /// Number of replies that end the phase.
     enough: usize,
     online: usize,
 }
@@ -244,7 +244,7 @@ impl Training {
         Ok(Some((conducted, measurement)))
     }
 
-    /// Chooses the nodes of a phase. `None`: the phase is left out.
+    /// Selects the nodes of a phase; `None` skips the phase.
     async fn choose(&mut self, act: Act) -> Result<Option<Chosen>, TrainError> {
         let (mut sampling, phase) = match act {
             Act::Train => (self.settings.train, sampling::Phase::Train),

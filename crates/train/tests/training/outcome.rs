@@ -99,7 +99,7 @@ async fn privacy_is_counted() {
     let norm = as_numbers(&model.arrays[0]).iter().map(|number| number * number).sum::<f32>().sqrt();
     assert!(norm < 0.01, "every update was pulled back to 0.001: {norm}");
 
-    // One of two nodes is asked: a round costs less, and the budget ends the training.
+    // One of two nodes is asked, so a round costs less. The budget ends the training.
     let sampled = scene
         .train(&[
             ("num-server-rounds", "50"),

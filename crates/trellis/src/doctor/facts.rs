@@ -15,7 +15,7 @@ pub struct Facts {
     pub open_files: Option<OpenFiles>,
     pub memory: Option<Memory>,
     pub cgroup: Cgroup,
-    /// What apps would be restricted by, with the usual settings.
+    /// Restrictions of apps with the default settings.
     pub sandbox: Level,
     pub gpu: Gpus,
     pub engines: Vec<Engine>,

@@ -1,5 +1,5 @@
-//! `trellis doctor opennebula`: whether the OpenNebula sites of documents can hold their federations. The driver looks and judges;
-//! this tells.
+//! `trellis doctor opennebula`: checks whether the OpenNebula sites of documents can host their federations. The driver
+//! performs the checks; this module prints the results.
 
 use std::process::ExitCode;
 
@@ -55,7 +55,7 @@ pub fn run(args: &OpenNebulaArgs) -> ExitCode {
         let mut checks = Vec::new();
         for (name, site) in &sites {
             let findings = examine(site, args.onegate.as_deref()).await;
-            // Sites are told apart where there are several.
+            // With several sites, each line names its site.
             let about = if sites.len() > 1 { format!("{name}: ") } else { String::new() };
             checks.extend(findings.into_iter().map(|finding| check(finding, &about)));
         }

@@ -1,5 +1,5 @@
-//! The tokens of the official `flwr` command, where `flwr login` puts them: from 1.26 on in one file of its home, by address;
-//! in 1.25 in a file of the app for each federation. Their owner alone can read what is written here.
+//! The tokens of the official `flwr` command, where `flwr login` writes them: since 1.26 in one file of its home, by
+//! address; in 1.25 in one file per federation in the app. Only the owner can read the files written here.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use trellis_client::Token;
 
 use super::{Change, Done, file};
 
-/// In the home of the official command, a line of YAML for each value.
+/// File in the home of the official command, with one line of YAML per value.
 pub const FILE: &str = "credentials.yaml";
-/// How the official command authenticates with a token.
+/// The authentication type of the official command for tokens.
 const AUTHN_TYPE: &str = "oidc";
-/// The directory of 1.25 within an app, and what is in it.
+/// The directory of 1.25 within an app, and its content.
 const IN_APP: &str = ".flwr";
 const APP_CREDENTIALS: &str = ".credentials";
 const GITIGNORE: &str = ".gitignore";
 
-/// Takes away the token of one address, and puts one there for another. Nothing is told unless it fails.
+/// Removes the token of address `gone` and stores the token of address `kept`. Returns a change only on failure.
 pub fn exchange(path: &Path, gone: Option<&str>, kept: Option<(&str, &Token)>) -> Option<Change> {
     let outcome = match file::read(path) {
         Ok(None) if kept.is_none() => Ok(()),
         Ok(text) => exchanged(&text.unwrap_or_default(), gone, kept).and_then(|(text, is_new)| match is_new {
             false if kept.is_none() => Ok(()),
             _ if text.is_empty() => file::remove(path),
-            // Also one that is unchanged: others may have been able to read it.
+            // Also if the text is unchanged: the old file may be readable by others.
             _ => file::write_private(path, &text),
         }),
         Err(why) => Err(why),
@@ -39,14 +39,14 @@ fn failed(path: &Path, outcome: Result<(), String>) -> Option<Change> {
     outcome.err().map(left_alone)
 }
 
-/// The text, and whether it is another than before.
+/// The new text, and whether it differs from the old one.
 fn exchanged(text: &str, gone: Option<&str>, kept: Option<(&str, &Token)>) -> Result<(String, bool), String> {
     let is_plain = |line: &str| line.starts_with(|c: char| c.is_ascii_alphanumeric()) && line.contains(": ");
     if !text.lines().all(|line| line.is_empty() || is_plain(line)) {
         return Err("it is not as `flwr` writes it; `flwr login` puts a token there".to_owned());
     }
     let values = kept.map(|(address, token)| {
-        // There is nothing to renew: the token lasts until it is revoked.
+        // The token is valid until it is revoked, so the refresh token is the token itself.
         [("authn-type", AUTHN_TYPE), ("oidc-access-token", token.reveal()), ("oidc-refresh-token", token.reveal())]
             .map(|(name, value)| format!("{}{name}: {}", prefix(address), STANDARD.encode(value)))
     });
@@ -63,7 +63,7 @@ fn prefix(address: &str) -> String {
     format!("flower.account-auth.{address}.")
 }
 
-/// Puts the token where 1.25 looks for it.
+/// Writes the token where 1.25 reads it.
 pub fn save_in_app(app: &Path, name: &str, token: &Token) -> Option<Change> {
     let path = in_app(app, name);
     let text = serde_json::json!({
@@ -81,7 +81,7 @@ pub fn save_in_app(app: &Path, name: &str, token: &Token) -> Option<Change> {
     failed(&path, outcome)
 }
 
-/// Takes it away, and the directories if nothing else is in them.
+/// Removes the token, and its directories if they are empty.
 pub fn remove_from_app(app: &Path, name: &str) -> Option<Change> {
     let path = in_app(app, name);
     if !path.exists() {
@@ -89,7 +89,7 @@ pub fn remove_from_app(app: &Path, name: &str) -> Option<Change> {
     }
     let outcome = file::remove(&path);
     let directory = app.join(IN_APP);
-    // One that is not empty stays.
+    // `remove_dir` keeps a directory that is not empty.
     if fs::remove_dir(directory.join(APP_CREDENTIALS)).is_ok() {
         let ignored = directory.join(GITIGNORE);
         if fs::read_to_string(&ignored).is_ok_and(|text| text == format!("{APP_CREDENTIALS}\n")) {

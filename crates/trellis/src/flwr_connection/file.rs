@@ -26,7 +26,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), String> {
     replace(path, text, None).map_err(|error| format!("it cannot be written: {error}"))
 }
 
-/// The same for what only its owner may read, whoever could read it before.
+/// Writes a file that only its owner can read, even if the old file was readable by others.
 pub fn write_private(path: &Path, text: &str) -> Result<(), String> {
     let private = Permissions::from_mode(PRIVATE_FILE);
     replace(path, text, Some(private)).map_err(|error| format!("it cannot be written: {error}"))

@@ -147,7 +147,7 @@ fn a_token_goes_with_the_connection_for_every_release() {
     assert!(app.join(".flwr/.credentials/local.json").is_file());
     assert!(!fs::read_to_string(flwr.join("config.toml")).unwrap().contains("enable-account-auth"));
 
-    // The token of an address that is no longer used goes with it.
+    // The token of an address is removed when the address changes.
     let moved = Connection { http: Some("127.0.0.1:7000".to_owned()), ..connection() };
     write(Some(&flwr), Some(&app), "local", &moved, Some(ca), Some(&token)).unwrap();
     let kept = fs::read_to_string(flwr.join("credentials.yaml")).unwrap();

@@ -89,7 +89,8 @@ pub struct RunArgs {
 
     /// Let federations ask for pods with host namespaces, host paths, privileged containers and any service account
     ///
-    /// Without it such a federation is refused: whoever may write Federations could otherwise take over the machines.
+    /// Without it such a federation is refused, because any user who may write Federations could take over the
+    /// machines.
     #[arg(long)]
     allow_privileged_pods: bool,
 

@@ -23,7 +23,7 @@ use crate::private_dir;
 use crate::remote::{Trouble, explain};
 
 const ANY_PORT: &str = "127.0.0.1:0";
-/// In the directory of the SuperLink, as it names one that it draws itself.
+/// File in the directory of the SuperLink, under the name that the SuperLink uses for a generated token.
 const ADMIN_TOKEN: &str = "admin.token";
 /// For messages, replies and their objects of one node.
 const DISK_BYTES: u64 = 20 << 30;
@@ -99,7 +99,7 @@ impl Federation {
         let (stop, stopping) = watch::channel(false);
         let mut nodes = JoinSet::new();
         for index in 0..wanted.nodes {
-            // Nodes prove who they are by their keys.
+            // Nodes authenticate with their keys.
             let config = node_config(wanted, &directory, index, Target { token: None, ..target.clone() });
             nodes.spawn(trellis_node::serve(config, stopped(stopping.clone())));
         }
@@ -148,7 +148,7 @@ impl Federation {
     }
 }
 
-/// A new token for each start, that only this user can read.
+/// Generates a token for each start. Only this user can read it.
 fn provide_token(directory: &Path) -> io::Result<Token> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let token = Token::draw();
@@ -175,7 +175,7 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         tls: None,
         endpoints: Vec::new(),
         allowed_hosts: Vec::new(),
-        // Other users of this machine reach its ports too.
+        // Other users of this machine can reach the ports, too.
         accounts: true,
         isolation: if wanted.python_server_app { Isolation::Subprocess } else { Isolation::Process },
         python: wanted.python.clone(),
@@ -230,7 +230,7 @@ fn node_config(wanted: &Wanted, directory: &Path, index: usize, superlink: Targe
     }
 }
 
-/// The apps are those of the user who runs this command, and use the user's files.
+/// The apps belong to the user of this command and use the user's files.
 fn own_apps() -> trellis_sandbox::Settings {
     trellis_sandbox::Settings::off()
 }

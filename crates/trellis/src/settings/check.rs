@@ -100,7 +100,7 @@ impl<'a, A> Checker<'a, A> {
         }
     }
 
-    /// One word of a few; the first is the default.
+    /// A value out of a list; the first one is the default.
     pub fn choice<T: Copy>(&mut self, name: &str, given: Option<&str>, choices: &[(&str, T)]) -> T {
         let Some(given) = given else { return choices[0].1 };
         match choices.iter().find(|(word, _)| *word == given) {

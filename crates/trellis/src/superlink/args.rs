@@ -96,9 +96,9 @@ pub struct AddressArgs {
 
     /// Where ServerApps and SuperExecs connect (ServerAppIo API, gRPC) [default: 127.0.0.1:9091]
     ///
-    /// This API has no TLS. Without a token or a secret, only programs of the SuperLink's own user on this machine are served
-    /// (--serverappio-trust). For a SuperExec elsewhere give an address that only trusted machines reach, or let it use the
-    /// HTTP API, with --superexec-auth-secret-file.
+    /// This API has no TLS. Without a token or a secret, only programs of the SuperLink's own user on this machine are
+    /// served (--serverappio-trust). For a SuperExec elsewhere give an address that only trusted machines reach, or let
+    /// it use the HTTP API, with --superexec-auth-secret-file.
     #[arg(long, value_name = "ADDRESS")]
     pub serverappio_api_address: Option<String>,
 
@@ -139,8 +139,9 @@ pub struct AddressArgs {
 pub struct SecurityArgs {
     /// Serve without TLS, this machine only; for every user of this machine unless --account-auth is on
     ///
-    /// Without accounts, every user and program of this machine can submit runs, and so execute code as the user of this
-    /// SuperLink and on every node. `trellis up` and `trellis server` start SuperLinks that ask who calls. What is sent can be read and changed on the way, so other addresses than those of this machine are refused, unless
+    /// Without accounts, every user and program of this machine can submit runs, and so execute code as the user of
+    /// this SuperLink and on every node. `trellis up` and `trellis server` start SuperLinks with accounts. Data can be
+    /// read and changed on the network, so other addresses than those of this machine are refused, unless
     /// --allow-insecure-network is given too.
     #[arg(long)]
     pub insecure: bool,
@@ -233,12 +234,12 @@ pub struct AppArgs {
     #[arg(long, value_name = "FILE")]
     pub superexec_auth_secret_file: Option<String>,
 
-    /// Which SuperExecs without that secret, and ServerApps without a token (Flower 1.25 to 1.27), are believed: those of `user`,
-    /// `machine` or `network` [default: user]
+    /// Which SuperExecs without that secret, and ServerApps without a token (Flower 1.25 to 1.27), are trusted: those
+    /// of `user`, `machine` or `network` [default: user]
     ///
-    /// Only used with --isolation process. `user`: programs of the SuperLink's own user (or root) on this machine. `machine`:
-    /// of every user of this machine, as in a pod, whose network has no other users. `network`: whoever reaches
-    /// --serverappio-api-address. They take runs, push instructions to nodes and read replies.
+    /// Only used with --isolation process. `user`: programs of the SuperLink's own user (or root) on this machine.
+    /// `machine`: of every user of this machine, as in a pod, whose network has no other users. `network`: every caller
+    /// that reaches --serverappio-api-address. Trusted callers take runs, push instructions to nodes and read replies.
     #[arg(long, value_name = "WHOSE")]
     pub serverappio_trust: Option<String>,
 

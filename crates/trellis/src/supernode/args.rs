@@ -251,8 +251,8 @@ pub struct AppArgs {
 
     /// What ClientApps reach over the network: `all` or `none` [default: all]
     ///
-    /// The default suits apps that download their data. `none` leaves warm apps no network at all, and apps per message the
-    /// one port of this node (Linux 6.7 or later).
+    /// The default suits apps that download their data. `none` leaves warm apps no network at all, and apps per message
+    /// the one port of this node (Linux 6.7 or later).
     #[arg(long, value_name = "WHAT")]
     pub app_network: Option<String>,
 

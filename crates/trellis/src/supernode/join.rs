@@ -18,11 +18,11 @@ use crate::private_dir;
 pub const DIRECTORY: &str = "join";
 /// The API server takes no Secret above 1 MiB; in base64 it is a third longer, and notes about its past come with it.
 const MAX_EXPORT_BYTES: u64 = 4 << 20;
-/// A mounted Secret, all entries together.
+/// Maximum total size of the entries of a mounted Secret.
 const MAX_MOUNTED_BYTES: u64 = 1 << 20;
-/// A Secret of 1 MiB cannot hold settings of more nodes.
+/// A Secret of 1 MiB cannot hold the settings of more nodes.
 const MAX_ENTRIES: usize = 20_000;
-/// As long as Kubernetes allows the key of a Secret to be.
+/// Kubernetes' limit for the key of a Secret.
 const MAX_NAME_BYTES: usize = 253;
 /// Settings that name another entry.
 const FILES: [&str; 2] = ["root-certificates", "auth-supernode-private-key"];
@@ -35,8 +35,8 @@ type Entries = BTreeMap<String, Vec<u8>>;
 /// What is wrong, and what to do.
 type Wrong = (String, String);
 
-/// The file with the settings of this machine's node. Entries of an exported Secret are written to `directory`, for its user
-/// alone; a mounted Secret is used where it is.
+/// The file with the settings of this machine's node. Entries of an exported Secret are written to `directory`,
+/// readable by its user only; a mounted Secret is used in place.
 pub fn settings(path: &Path, node: Option<&str>, directory: &Path) -> Result<PathBuf, Vec<Wrong>> {
     let unreadable = |error: io::Error| vec![wrong(format!("{} cannot be read: {error}", path.display()), EXPORT)];
     let is_directory = fs::metadata(path).map_err(unreadable)?.is_dir();
@@ -68,8 +68,8 @@ fn placed(path: &Path, problems: Vec<Wrong>) -> Vec<Wrong> {
     problems.into_iter().map(|(what, to_do)| (format!("{}: {what}", path.display()), to_do)).collect()
 }
 
-/// The text of a file, if it is a plain file and not too long. Counts while it reads: what the file system says of the length
-/// of a file need not hold.
+/// Reads a regular file of limited size. Counts the bytes read, because the size that the file system reports may be
+/// wrong.
 fn small(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let too_large = || io::Error::other(format!("it is not a file of at most {max_bytes} bytes"));
     if !path.metadata()?.is_file() {
@@ -80,7 +80,7 @@ fn small(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > max_bytes { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// A Secret as a pod sees it. The kubelet's own names begin with a dot.
+/// A Secret mounted in a pod. The kubelet's own names begin with a dot.
 fn mounted(directory: &Path) -> io::Result<Entries> {
     let (mut entries, mut bytes_left) = (Entries::new(), MAX_MOUNTED_BYTES);
     for entry in fs::read_dir(directory)? {
@@ -136,7 +136,7 @@ fn exported(text: &[u8]) -> Result<Entries, Vec<Wrong>> {
     if problems.is_empty() { Ok(entries) } else { Err(problems) }
 }
 
-/// Whether Kubernetes accepts this as the key of a Secret, and it is the name of a file that is not hidden: it becomes one.
+/// Whether the name is a valid key of a Secret and not a hidden file: it is used as a file name.
 fn is_entry_name(name: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&name.len())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))

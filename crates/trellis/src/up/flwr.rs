@@ -41,7 +41,7 @@ fn certificates(connection: &Connection, here: bool) -> Option<Option<PathBuf>> 
     }
 }
 
-/// What the SuperLink asks for; `None`: nothing, or it is on the server's machine.
+/// The token for the SuperLink; `None` if it needs none, or if the token is on the server's machine.
 fn token(connection: &Connection, here: bool) -> Result<Option<Token>, String> {
     let Some(path) = connection.token_path.as_deref().filter(|_| here) else { return Ok(None) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("its token in {path} cannot be read: {error}"))?;

@@ -195,7 +195,8 @@ async fn a_node_joins_by_a_token_and_not_without() {
     node.start();
     node.until_other("TRELLIS_INSTANCE", &instance).await;
     node.until_says("FL_NODE_READY", "YES").await;
-    // A SuperLink that lost its state knows neither the node nor its token: which one is said, and another one helps.
+    // A SuperLink that lost its state knows neither the node nor its token. The error names the token, and a new token
+    // solves it.
     superlink.stop().await;
     std::fs::remove_dir_all(superlink.root.join("var/lib/trellis/superlink")).expect("its state is lost");
     superlink.start();

@@ -1,4 +1,4 @@
-//! The commands at the top of docs/kubernetes.md, pasted as one block into a shell, on a cluster that has never seen the operator.
+//! The commands at the top of docs/kubernetes.md, pasted as one block into a shell, on a cluster without the operator.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ fn it_works_as_pasted() {
     symlink(TRELLIS, programs.path().join("trellis")).expect("linked");
     symlink(plane.kubectl_program(), programs.path().join("kubectl")).expect("linked");
     let path = format!("{}:/usr/bin:/bin", programs.path().display());
-    // -e: a line that fails ends it, as a reader would stop there.
+    // -e: stop at the first command that fails.
     let mut shell = Command::new("bash");
     shell.args(["-euo", "pipefail", "-c", block]).env_clear().env("PATH", path).env("HOME", programs.path());
     let output = shell.env("KUBECONFIG", plane.kubeconfig()).stdin(Stdio::null()).output().expect("bash");

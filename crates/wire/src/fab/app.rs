@@ -20,7 +20,7 @@ use crate::proto;
 
 /// The largest bundle that is taken, as in Flower.
 pub const MAX_BUNDLE_BYTES: usize = 10 << 20;
-/// Files and directories of one bundle.
+/// Maximum number of files and directories in one bundle.
 pub const MAX_ENTRIES: usize = 10_000;
 /// Where a bundle tells about its own files.
 const ABOUT: &str = ".info/";
@@ -36,7 +36,7 @@ pub struct App {
 #[derive(Debug, Clone)]
 enum Files {
     Unpacked(BTreeMap<String, Vec<u8>>),
-    /// In a bundle. Most are sent as they came, so that they are unpacked only for another bundle.
+    /// Still in the bundle. Most bundles are sent unchanged, so the files are unpacked only to build another bundle.
     Packed(Bytes),
 }
 
@@ -74,7 +74,7 @@ impl App {
         Ok(App { project, files: Files::Unpacked(files) })
     }
 
-    /// The app of a bundle.
+    /// Reads the app of a bundle.
     pub fn open(fab: &[u8]) -> Result<App, BadFab> {
         let project = pyproject(fab)?;
         metadata(&project)?;
@@ -157,8 +157,8 @@ impl Bundle {
     }
 }
 
-/// The files of a bundle. What it lists about them is left out: that is made anew with the next bundle. Bytes are counted while
-/// they are unpacked, whatever the archive says about them: more than the next bundle may have are never held.
+/// The files of a bundle, without its manifest, which the next bundle generates again. Counts bytes while unpacking,
+/// because the sizes in the archive may be wrong: memory use never exceeds the limit of a bundle.
 fn unpack(fab: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, BadFab> {
     let unreadable = |error: &dyn std::fmt::Display| bad(format!("it cannot be taken apart ({error})"));
     let mut archive = zip::ZipArchive::new(Cursor::new(fab)).map_err(|error| unreadable(&error))?;
@@ -174,7 +174,7 @@ fn unpack(fab: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, BadFab> {
             continue;
         }
         let mut content = Vec::new();
-        // One byte more than is allowed: what is longer is told from what just fits.
+        // Reads one byte more than allowed, to distinguish a file that is too long from one that just fits.
         file.by_ref().take(left + 1).read_to_end(&mut content).map_err(|error| unreadable(&error))?;
         left = left
             .checked_sub(content.len() as u64)
@@ -250,7 +250,7 @@ mod tests {
         assert!(crate::fab::trains_natively(&project));
     }
 
-    /// A bundle that somebody packed with compression.
+    /// A compressed bundle.
     fn packed(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
         let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
         let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
@@ -273,7 +273,7 @@ mod tests {
         assert!(bomb.len() < MAX_BUNDLE_BYTES / 100, "{}", bomb.len());
         let crowd = packed((0..MAX_ENTRIES).map(|number| (number.to_string(), Vec::new())));
         for (bundle, expected) in [(bomb, "unpacked it has more than"), (crowd, "it holds 10001 files")] {
-            // Sent as it came, it is not unpacked here.
+            // A bundle that is sent unchanged is not unpacked.
             let app = App::open(&bundle).unwrap();
             let problem = app.bundle().unwrap_err().to_string();
             assert!(problem.contains(expected), "{problem}");

@@ -1,5 +1,5 @@
-//! Settings of native runs that name files where the SuperLink trains. Whoever submits a run reaches only what is below the
-//! directory of models there. Pure: symbolic links are checked where the path is used.
+//! Settings of native runs that name files on the machine where the SuperLink trains. Users who submit runs may only
+//! name files below the directory of models there. Pure: the code that uses a path checks symbolic links.
 
 use std::path::{Component, Path};
 
@@ -10,7 +10,7 @@ use crate::proto::scalar::Scalar::String as Text;
 /// The settings whose value is a path, or the id of a run.
 pub const PATH_SETTINGS: [&str; 3] = ["checkpoint-path", "resume", "initial-model"];
 
-/// A path that leads out of the directory of models.
+/// A path outside the directory of models.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{setting} = {path:?}: a run that is submitted to a SuperLink may only use paths below the SuperLink's directory of \
@@ -21,7 +21,7 @@ pub struct OutsideModels {
     pub path: String,
 }
 
-/// The values of the path settings in `config`, without empty ones.
+/// The non-empty path settings in `config`.
 pub fn path_settings(config: &Config) -> impl Iterator<Item = (&'static str, &str)> {
     PATH_SETTINGS.into_iter().filter_map(|setting| match config.get(setting) {
         Some(Scalar { scalar: Some(Text(path)) }) if !path.is_empty() => Some((setting, path.as_str())),
@@ -29,7 +29,7 @@ pub fn path_settings(config: &Config) -> impl Iterator<Item = (&'static str, &st
     })
 }
 
-/// Checks one path of a submitted run, by its text.
+/// Checks one path of a submitted run lexically.
 pub fn check_path(setting: &'static str, path: &str) -> Result<(), OutsideModels> {
     let stays = |component| matches!(component, Component::Normal(_) | Component::CurDir);
     if Path::new(path).components().all(stays) && !path.contains('\0') {

@@ -1,4 +1,4 @@
-//! What callers who are not administrators see of a document, and how much they may have planned.
+//! Masked documents and limits of plans for callers without the role administrator.
 
 use axum::body::Body;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -42,7 +42,7 @@ async fn values_of_env_are_for_administrators() {
         }
         let masked = get(&desk, role, "/federations/lab").await.json()["document"].as_str().unwrap().to_owned();
         assert!(masked.contains("TOKEN: \"********\"") || masked.contains("TOKEN: '********'"), "{masked}");
-        // What the page shows can be planned: nothing would change.
+        // The masked document can be planned, and the plan has no changes.
         let same = plan(&desk, role, &masked).await;
         assert_eq!(same.json()["diff"], "", "{:?}", same.body);
     }

@@ -46,7 +46,7 @@ impl<'a> Checker<'a> {
         self.hosts("endpoint", &self.raw.args.addresses.endpoint)
     }
 
-    /// Further names under which HTTP requests are answered, without ports.
+    /// Additional accepted host names of HTTP requests, without ports.
     pub(super) fn allowed_hosts(&mut self) -> Vec<String> {
         self.hosts("allowed-host", &self.raw.args.addresses.allowed_host)
     }

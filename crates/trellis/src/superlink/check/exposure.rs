@@ -79,7 +79,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The app port is never encrypted, and who is believed without a secret depends on `trust`.
+    /// The app port is never encrypted, and `trust` decides which callers without a secret are trusted.
     pub(super) fn app_port(&mut self, addresses: &Addresses, has_secret: bool, trust: AppTrust) {
         if !addresses.serverappio.is_on_network() {
             return;
