@@ -67,7 +67,7 @@ pub struct Agent {
     stamp: Option<Stamp>,
     gate: Option<OneGate>,
     gate_looked: Option<Instant>,
-    /// How long the next look can wait, and what comes after that.
+    /// Delay until the next OneGate poll; `gate_pauses` yields the delays after it.
     gate_pause: Duration,
     gate_pauses: Backoff,
     gate_refusals: u32,

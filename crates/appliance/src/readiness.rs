@@ -10,8 +10,8 @@ use trellis_one::keys;
 use crate::settings::{Framework, Role};
 use crate::trouble::Trouble;
 
-/// So often the agent says that it is there, whether anything changed or not. Each time costs the front-end two requests, and a
-/// process for each to check who asks.
+/// Heartbeat interval of the agent. Each heartbeat costs the front-end two requests, and OneGate starts a process for
+/// each to authenticate the caller.
 pub const HEARTBEAT_S: i64 = 120;
 
 /// READY is said no longer than this of a program that has ended: its end wakes the agent. What OneGate takes to answer comes on

@@ -190,8 +190,8 @@ pub async fn connect(one: &OneSite) -> Result<Callers, Trouble> {
     Ok(Callers { oned, flow })
 }
 
-/// Why an endpoint is not that of the zone that a document names. Zones tell their endpoints as their own machines call them, so
-/// that one which no zone tells proves nothing.
+/// Reports an endpoint that belongs to another zone than the document names. Zones register the endpoint that their
+/// own servers use, so an endpoint that matches no zone is accepted.
 pub fn zone_problem(zones: &[Zone], wanted: &str, endpoint: &Endpoint) -> Option<String> {
     let number = wanted.parse::<i32>().ok();
     let Some(zone) = zones.iter().find(|zone| zone.name == wanted || Some(zone.id) == number) else {
@@ -223,7 +223,7 @@ fn vm_seen(vm: &Vm) -> VmSeen {
     }
 }
 
-/// oned puts a date in front of what it says of a VM: `Sun Nov 15 07:25:28 2026: `.
+/// Removes the date that oned prepends to messages of a VM: `Sun Nov 15 07:25:28 2026: `.
 fn undated(message: &str) -> String {
     const DATE_CHARS: usize = 24;
     let dated = message.get(DATE_CHARS..).and_then(|rest| rest.strip_prefix(": "));

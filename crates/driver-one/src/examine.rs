@@ -1,5 +1,6 @@
-//! Whether a site can hold a federation: endpoint, user, OneFlow, zone, network, images, datastore, quotas, OneGate. Looking and
-//! judging are apart; nothing is changed. What an ordinary user cannot ask, as the rules of access, is not judged.
+//! Checks whether a site can run a federation: endpoint, user, OneFlow, zone, network, images, datastore, quotas,
+//! OneGate. The queries are separate from the `judge_*` functions, and nothing is changed. ACL rules are not checked,
+//! because an ordinary user cannot read them.
 
 use std::time::Duration;
 
@@ -11,20 +12,20 @@ use crate::cloud::{Callers, connect};
 use crate::render::template::{image_of, is_file};
 use crate::view::{ImageState, Named, image_state, named, unknown};
 
-/// Where OneGate listens unless its configuration says otherwise.
+/// Default port of OneGate.
 const GATE_PORT: u16 = 5030;
 const GATE_TIMEOUT: Duration = Duration::from_secs(5);
 const ADMINISTRATORS: &str = "oneadmin";
-/// Whoever has fewer addresses left is told.
+/// Fewer free addresses than this produce a warning.
 const FEW_LEASES: u64 = 3;
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     pub name: &'static str,
     pub fitness: Fitness,
     pub found: String,
-    /// What to do, where it is not good.
+    /// What to do if the result is not good.
     pub fix: Option<String>,
 }
 
@@ -49,7 +50,8 @@ impl Finding {
     }
 }
 
-/// Looks at a site as a document has it. `gate`: where VMs reach OneGate, if not at its usual port of the same host.
+/// Checks a site as configured in a document. `gate`: endpoint of OneGate for VMs; the default is port 5030 of oned's
+/// host.
 pub async fn examine(one: &OneSite, gate: Option<&str>) -> Vec<Finding> {
     let Callers { oned, flow } = match connect(one).await {
         Ok(callers) => callers,
@@ -162,7 +164,7 @@ fn judge_datastore(wanted: Option<&str>, datastores: &[Datastore]) -> Finding {
     }
 }
 
-/// VMs need it, and this machine may reach it or not: what cannot be reached from here is no more than doubtful.
+/// An unreachable OneGate is only a warning: VMs need it, but this machine may have no route to it.
 async fn look_at_gate(gate: Option<&str>, oned: &Endpoint) -> Finding {
     let endpoint = match gate.map(Endpoint::parse) {
         Some(Ok(endpoint)) => endpoint,

@@ -1,5 +1,5 @@
 //! All parts of one federation at one site: their records, whose orders count, what was seen last. Takes orders, and tells what
-//! is there; who looks, and carries out what the records ask for, is the [`crate::keeper`].
+//! is there. The [`crate::keeper`] observes the cloud and executes what the records ask for.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,10 +32,10 @@ use crate::view::{Life, View};
 
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
-/// A caller that wants a newer view waits so long for it: less than a controller waits for a driver. A slower cloud is told
-/// of as it was seen last.
+/// Maximum wait of a caller for a new observation, shorter than a controller's timeout for a driver. If the cloud is
+/// slower, the caller gets the last observation.
 const OBSERVE_WAIT: Duration = Duration::from_secs(2);
-/// A cloud that has answered nothing for so long cannot be reached. Real ones take up to 14 s under load.
+/// A cloud without any answer for this long is unreachable. Real ones take up to 14 s under load.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 const NOT_ANSWERED: &str = "the cloud has not answered yet";
 
@@ -50,14 +50,14 @@ pub struct Fleet {
     /// The authorities of a coordinator that another driver made.
     pub trust: Option<PathBuf>,
     pub pace: Pace,
-    /// Somebody waits for a look.
+    /// Wakes the keeper for an observation.
     pub woken: Notify,
-    /// Something else is wanted than before: glancing is not enough.
+    /// The desired state changed: the next observation must be a full one.
     changed: AtomicBool,
-    /// How many looks there were, whatever came of them.
+    /// Number of finished observations, including failed ones.
     looks: watch::Sender<u64>,
     state: Mutex<State>,
-    /// What the document wants here; `None`: nobody has said yet.
+    /// Desired state of the document at this site; `None` until a controller sends it.
     heard: StdMutex<Option<Heard>>,
     /// Held as long as the fleet is there.
     _lock: File,
@@ -71,18 +71,18 @@ pub struct State {
     pub memory: Memory,
     /// What stands in the way of parts that have no VM, and does not go by itself.
     pub trouble: Option<String>,
-    /// The part of that which asking again does not help: the document or the site must change.
+    /// The part of `trouble` that a retry does not resolve: the document or the site must change.
     pub blocked: Option<String>,
-    /// Why parts wait that have no VM, or no join token; it may go by itself.
+    /// Why parts without a VM or join token wait. It may resolve by itself.
     pub hindrance: Option<String>,
-    /// What the cloud answered when something was last to be made, until that is done or no longer wanted.
+    /// Error of the last create step, until that step succeeds or is no longer needed.
     pub refused: Option<Trouble>,
     /// As it was seen last.
     pub view: Option<View>,
     pub viewed: Option<Instant>,
-    /// When the cloud last answered anything.
+    /// Time of the last answer of the cloud.
     pub answered: Option<Instant>,
-    /// Why the last look came to nothing.
+    /// Error of the last observation.
     pub failure: Option<Trouble>,
 }
 
@@ -153,23 +153,23 @@ impl Fleet {
         }
     }
 
-    /// Something else is wanted: the keeper looks at everything, now.
+    /// The desired state changed: wakes the keeper for a full observation.
     fn change(&self) {
         self.changed.store(true, Ordering::Relaxed);
         self.woken.notify_one();
     }
 
-    /// Whether something else is wanted than at the last time that this was asked.
+    /// Whether the desired state changed since the last call.
     pub fn take_change(&self) -> bool {
         self.changed.swap(false, Ordering::Relaxed)
     }
 
-    /// A look is over.
+    /// Counts a finished observation and notifies its subscribers.
     pub fn looked(&self) {
         self.looks.send_modify(|looks| *looks += 1);
     }
 
-    /// What the document wants here now.
+    /// Stores the desired state of the document at this site.
     pub fn hear(&self, wanted: &[&Desired]) {
         let wanted: Heard = wanted.iter().map(|desired| (desired.id.clone(), (*desired).clone())).collect();
         let mut known = locked(&self.heard);
@@ -183,7 +183,7 @@ impl Fleet {
         locked(&self.heard).clone()
     }
 
-    /// By pool: rules that OneFlow itself follows.
+    /// Scaling rules that OneFlow evaluates, by pool.
     pub fn rules(&self) -> BTreeMap<Name, PoolRules> {
         let heard = locked(&self.heard);
         let rules = heard.iter().flatten().filter_map(|(id, desired)| match &desired.spec {
@@ -195,7 +195,7 @@ impl Fleet {
 
     pub async fn observe(&self, cloud: &Cloud) -> Observation {
         if cloud.one != self.cloud().one {
-            // A document that somebody only tries out: the keeper looks elsewhere.
+            // A plan of a document with another connection: the keeper does not observe that cloud.
             return match cloud.glance(&self.federation, &self.site).await {
                 Ok(view) => self.seen(&*self.lock().await, &view),
                 Err(Trouble { why, .. }) => {
@@ -218,7 +218,7 @@ impl Fleet {
         }
     }
 
-    /// Waits for a look, unless the last one is not old; no longer than callers wait.
+    /// Waits for the next observation, at most [`OBSERVE_WAIT`]. Returns at once if the last one is recent.
     async fn await_look(&self) {
         let mut looks = self.looks.subscribe();
         let is_fresh = |at: Instant| at.elapsed() <= self.pace.resting + self.pace.resting / 2;
@@ -314,7 +314,7 @@ impl Fleet {
         }
     }
 
-    /// For a caller who cannot wait for the keeper's first look.
+    /// Observes VMs and services for a caller that cannot wait for the keeper's first observation.
     async fn first_glance(&self) -> Result<View, String> {
         let cloud = self.cloud();
         match tokio::time::timeout(OBSERVE_WAIT, cloud.glance(&self.federation, &self.site)).await {
@@ -365,7 +365,7 @@ impl State {
         records.values().map(|record| (record.id.clone(), sight(record, &looked))).collect()
     }
 
-    /// Takes in what was decided, and what stands in the way of joining.
+    /// Stores the outcome of a decision, and the errors of joining.
     pub fn take_in(&mut self, decided: &Next, waits: &[String], view: &View) {
         if !decided.steps.iter().any(Step::makes) {
             self.refused = None;
@@ -380,7 +380,7 @@ impl State {
         self.hindrance = joining.or_else(|| view.failure()).or(passing);
     }
 
-    /// The cloud has not answered yet: what there is may be there or not.
+    /// The cloud has not answered yet: the state of every part is unknown.
     fn unseen(&self) -> Observation {
         let unknown = || Sighting::Unknown { why: NOT_ANSWERED.to_owned() };
         let resources = self.records.keys().map(|id| (id.clone(), unknown())).collect();
@@ -400,7 +400,7 @@ impl State {
     }
 }
 
-/// Of pools whose size OneFlow decides: what it decided, over all services that have VMs of the pool.
+/// Sizes of the pools that OneFlow scales: the cardinality summed over all services with that role.
 fn sizes(view: &View, rules: &BTreeMap<Name, PoolRules>) -> BTreeMap<Name, u32> {
     let size = |(pool, rules): (&Name, &PoolRules)| {
         let of_pool = |vm: &&crate::view::VmSeen| vm.attribute(labels::POOL) == Some(pool.as_str());

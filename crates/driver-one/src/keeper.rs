@@ -21,14 +21,14 @@ use crate::view::View;
 /// How often the cloud is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// While something is on its way; then less and less often while nothing comes of it.
+    /// Poll interval while something changes; without progress it doubles up to `resting`.
     pub turning: Duration,
     /// While all is as it should be.
     pub resting: Duration,
     /// After trouble, at first; then twice as long each time.
     pub trouble: Duration,
     pub longest: Duration,
-    /// While all rests only VMs and services are looked at, but for once in so long.
+    /// In a steady state only VMs and services are read; a full observation follows after this time.
     pub whole: Duration,
 }
 
@@ -44,25 +44,26 @@ impl Default for Pace {
     }
 }
 
-/// For so long after something changed the next change is looked for all the time: a VM boots in less.
+/// Polling stays at `Pace::turning` for this long after a change. A VM boots in less time.
 const BRISK: Duration = Duration::from_secs(120);
-/// While something is waited for, so many looks are at VMs and services alone before one is at everything.
+/// While parts wait, a full observation is due after this many intervals of `Pace::turning`. The observations before
+/// it read VMs and services only.
 const GLANCES: u32 = 5;
 
-/// What came of a pass.
+/// Outcome of one reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Passed {
-    /// Something was done, or is no longer what it was.
+    /// A step was executed, or a part changed.
     Moved,
-    /// Something is on its way, and did not change.
+    /// A part is not ready yet, and did not change.
     Waits,
     Rests,
-    /// Nothing is wanted here, and nothing is left.
+    /// No records are left.
     Over,
 }
 
-/// Goes on as long as the driver is there. Of a federation of which nothing is left it asks nothing, until somebody wants
-/// something.
+/// Reconcile loop of one federation at one site; runs as long as the driver. If no records are left, it sends no
+/// requests until it is woken.
 pub async fn keep(fleet: Arc<Fleet>) {
     let pace = fleet.pace;
     let mut keeper = Keeper { fleet: &fleet, told: Phases::new(), whole: None, whole_after: pace.whole };
@@ -104,15 +105,15 @@ type Phases = BTreeMap<ResourceId, String>;
 
 struct Keeper<'a> {
     fleet: &'a Fleet,
-    /// How parts were when somebody was last woken.
+    /// Phases of the parts at the last wake-up of the controller.
     told: Phases,
-    /// When everything was last looked at, and after how long it is again.
+    /// Time of the last full observation, and the delay until the next one.
     whole: Option<Instant>,
     whole_after: Duration,
 }
 
 impl Keeper<'_> {
-    /// One look, and what follows from it. `whole`: at everything that steps follow from.
+    /// One reconcile. `whole`: with a full observation, which steps require.
     async fn pass(&mut self, whole: bool) -> Result<Passed, Trouble> {
         let fleet = self.fleet;
         let cloud = fleet.cloud();
@@ -143,7 +144,7 @@ impl Keeper<'_> {
             (decided.steps, moved)
         };
         if !whole && !steps.is_empty() {
-            // What they follow from may be old.
+            // The steps may be based on outdated data: they need a full observation first.
             return Ok(Passed::Moved);
         }
         carry_out(fleet, &cloud, &steps).await?;
@@ -156,14 +157,14 @@ impl Keeper<'_> {
         })
     }
 
-    /// VMs and services as they are now, and the rest as it was.
+    /// Reads VMs and services, and keeps the rest of the last view.
     async fn glance(&self, cloud: &Cloud) -> Result<View, Trouble> {
         let View { vms, services, .. } = cloud.glance(&self.fleet.federation, &self.fleet.site).await?;
         let before = self.fleet.lock().await.view.clone().unwrap_or_default();
         Ok(View { vms, services, ..before })
     }
 
-    /// Wakes who waits when a part is not what it was.
+    /// Wakes the controller if the phase of a part changed. Returns whether it did.
     fn tell(&mut self, state: &State, view: &View) -> bool {
         let heard = self.fleet.heard();
         let sightings = state.sightings(view, heard.as_ref(), &self.fleet.limits, now_ms());
@@ -209,7 +210,7 @@ fn follow(fleet: &Fleet, state: &mut State, view: &View) -> io::Result<()> {
     }
 }
 
-/// Secrets that only the cloud still has: of VMs that run, or of the templates that they were made of.
+/// Restores secrets that were lost here, from the contexts of VMs or of their templates.
 fn recover_secrets(fleet: &Fleet, view: &View) -> io::Result<()> {
     let all = || view.vms.iter().map(|vm| &vm.secrets).chain(view.templates.iter().map(|template| &template.secrets));
     secrets::restore(&fleet.home.admin_token(), all().find_map(|found| found.admin_token.as_deref()))?;

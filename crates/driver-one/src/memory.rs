@@ -14,13 +14,13 @@ use crate::view::{ServiceState, View};
 pub struct Limits {
     /// A service that has been about something for so long is stuck.
     pub stuck_ms: Millis,
-    /// A service in WARNING without a faulty VM has so long to notice that all is well.
+    /// How long a service without a faulty VM may stay in WARNING before a second service is created.
     pub warning_ms: Millis,
-    /// A faulty VM has so long to come back before its service is not waited for any more.
+    /// The same for a service with a faulty VM, which may come up again.
     pub faulty_ms: Millis,
-    /// Between two attempts to bring a service back.
+    /// Minimum time between two attempts to recover a service.
     pub pause_ms: Millis,
-    /// An agent that has said nothing for so long is silent. More than two of its heartbeats.
+    /// An agent without a heartbeat for this long is silent. More than two heartbeat intervals.
     pub silent_ms: Millis,
     pub most_recoveries: u32,
 }
@@ -47,16 +47,16 @@ pub struct Memory {
     services: BTreeMap<u32, Lasting>,
     recoveries: Tries,
     heard: BTreeMap<u32, Heard>,
-    /// What the cloud answered when something was last asked of a VM.
+    /// Error of the last request for a VM.
     refusals: BTreeMap<u32, String>,
 }
 
-/// The state that a service has been in since then.
+/// State of a service, and when it entered it.
 #[derive(Debug, Clone, PartialEq)]
 struct Lasting {
     word: String,
     since_ms: Millis,
-    /// Since when it runs, and counts VMs that are gone.
+    /// Since when the running service lists VMs that no longer exist.
     blocked_since_ms: Option<Millis>,
 }
 
@@ -107,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// What was tried counts, whatever came of it. `refused`: what the cloud said.
+    /// Records an executed step, including a failed one. `refused`: the error of the cloud.
     pub fn tried(&mut self, step: &Step, refused: Option<&str>, now_ms: Millis) {
         match step {
             Step::RecoverService { .. } => {
@@ -123,17 +123,17 @@ impl Memory {
         }
     }
 
-    /// Why the last thing that was asked of a VM was not done.
+    /// Error of the last request for a VM.
     pub fn refusal(&self, vm: u32) -> Option<&str> {
         self.refusals.get(&vm).map(String::as_str)
     }
 
-    /// For how long a service has been as it is.
+    /// Time since the service entered its state.
     pub fn lasts_ms(&self, service: u32, now_ms: Millis) -> Millis {
         self.services.get(&service).map_or(0, |lasting| now_ms.saturating_sub(lasting.since_ms))
     }
 
-    /// For how long a running service has counted VMs that are gone.
+    /// How long a running service has listed VMs that no longer exist.
     pub fn blocked_ms(&self, service: u32, now_ms: Millis) -> Millis {
         let since_ms = self.services.get(&service).and_then(|lasting| lasting.blocked_since_ms);
         since_ms.map_or(0, |since_ms| now_ms.saturating_sub(since_ms))

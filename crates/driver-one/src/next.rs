@@ -39,7 +39,7 @@ pub struct Ground<'a> {
     pub trust: Option<&'a str>,
     /// Pools whose size OneFlow decides.
     pub elastic: &'a BTreeMap<Name, PoolRules>,
-    /// What the document wants here; `None`: nobody has said yet.
+    /// Desired state of the document at this site; `None` until a controller sends it.
     pub heard: Option<&'a Heard>,
     pub now_ms: Millis,
 }
@@ -141,7 +141,7 @@ impl Step {
 }
 
 impl Step {
-    /// Parts without a VM wait for it.
+    /// Whether the step creates something that parts without a VM wait for.
     pub fn makes(&self) -> bool {
         matches!(
             self,
@@ -160,9 +160,9 @@ impl Step {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Next {
     pub steps: Vec<Step>,
-    /// What stands in the way until the document or the site changes: asking again does not help.
+    /// Errors that a retry does not resolve: the document or the site must change.
     pub troubles: Vec<String>,
-    /// What was tried often enough, and is tried again when somebody asks.
+    /// Error after the last allowed retry. A restart or replace order resets the count.
     pub gave_up: Option<String>,
 }
 
@@ -192,12 +192,12 @@ impl Ground<'_> {
         !self.view.services.iter().any(|service| self.is_busy(service))
     }
 
-    /// It makes or ends VMs, and is not stuck.
+    /// The service creates or removes VMs, and is not stuck.
     fn is_busy(&self, service: &ServiceSeen) -> bool {
         service.state == ServiceState::Turns && self.memory.lasts_ms(service.id, self.now_ms) < self.limits.stuck_ms
     }
 
-    /// VMs that were found without a record are nobody's to change before the document has said what is wanted here.
+    /// VMs without a record must not change before the desired state of the document is known.
     fn knows_all(&self) -> bool {
         self.heard.is_some() || self.records.values().all(|record| !record.is_wanted() || record.desired.is_some())
     }

@@ -20,7 +20,7 @@ pub struct Record {
     pub desired: Option<Desired>,
     /// Of what was found.
     pub found: Option<Generation>,
-    /// Shape of the VM that was found.
+    /// Shape label of the VM that was found without a record.
     #[serde(default)]
     pub found_shape: Option<String>,
     /// The latest that was carried out.
@@ -60,7 +60,7 @@ pub enum Wish {
 pub struct Told {
     pub instance: Option<String>,
     pub runs: bool,
-    /// The VM is gone, or failed: its owner cannot bring it back, only replace it.
+    /// The VM is gone or failed: its owner can only replace it.
     pub lost: bool,
 }
 
@@ -91,7 +91,7 @@ impl Record {
         }
     }
 
-    /// Of a VM that has our mark and no record. What the VM was told is all that is known of it.
+    /// Record of a VM with our label but without a record. The VM's assignment is the only source.
     pub fn found(id: ResourceId, vm: &VmSeen, now_ms: Millis) -> Record {
         let told = vm.assignment();
         Record {
@@ -112,7 +112,7 @@ impl Record {
         }
     }
 
-    /// What was found turns out to be what is wanted.
+    /// Adopts the desired state of the document if the VM runs the same generation.
     pub fn adopt(&mut self, heard: &Desired) {
         if self.desired.is_none() && self.found == Some(heard.generation) {
             self.desired = Some(heard.clone());

@@ -85,7 +85,7 @@ fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String
     kept(path, make)
 }
 
-/// Puts back a secret that was lost with the directory. One that is there stays.
+/// Writes a recovered secret if the file is missing. An existing file is kept.
 pub fn restore(path: &Path, found: Option<&str>) -> io::Result<()> {
     match found {
         Some(secret) if disk::read(path)?.is_none() => disk::write_once(path, secret.as_bytes()),

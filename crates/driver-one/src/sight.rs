@@ -16,7 +16,7 @@ pub struct Looked<'a> {
     pub limits: &'a Limits,
     /// What stands in the way of everything that has no VM yet, and does not go by itself.
     pub trouble: Option<&'a str>,
-    /// Why what has no VM, or no join token, waits.
+    /// Why parts without a VM or join token wait.
     pub hindrance: Option<&'a str>,
     pub now_ms: u64,
 }
@@ -49,7 +49,7 @@ fn of_vm(record: &Record, vm: &VmSeen, looked: &Looked<'_>) -> Result<Phase, Str
         Life::Unknown => Err(format!("VM {} is {}: its host does not answer", vm.id, vm.state)),
         Life::Off if machine => Ok(Phase::Starting),
         Life::Off => failed(format!("its VM {} is {}", vm.id, vm.state)),
-        // Its owner cannot have it retried: whoever decides asks for a start, and gets another VM.
+        // The owner cannot retry a failed VM: the controller restarts the part, which creates a new VM.
         Life::Failed => {
             let error = vm.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
             failed(format!("its VM {} is {}{error}", vm.id, vm.state))
@@ -92,7 +92,7 @@ fn told_error(vm: &VmSeen) -> Option<Phase> {
     Some(Phase::Failed { why: why.to_owned() })
 }
 
-/// What a part that starts waits for: in the agent's words, or in the cloud's.
+/// Why a starting part waits, as reported by the agent or the cloud.
 fn hindrance(record: &Record, vm: Option<&VmSeen>, looked: &Looked<'_>) -> Option<String> {
     let site = || looked.hindrance.map(str::to_owned);
     let Some(vm) = vm else { return site() };
@@ -120,7 +120,7 @@ fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase, looked: &Looked<'_>
     Facts {
         busy: is(keys::TRELLIS_BUSY).or(runs.map(|runs: u32| runs > 0)).or(idle),
         draining: is(keys::TRELLIS_DRAINING) == Some(true),
-        // Nothing is said of the version before the agent says it: what the document asks for is not what runs.
+        // Only the agent's report counts: the document's version may not run yet.
         version: said(keys::FL_VERSION).map(str::to_owned),
         addresses: Addresses {
             fleet: said(keys::FL_ENDPOINT).map(str::to_owned),

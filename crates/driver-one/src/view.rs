@@ -19,7 +19,7 @@ pub struct View {
     pub datastores: Vec<Named>,
     /// Of this federation at this site, by their names.
     pub service_templates: Vec<ServiceTemplateSeen>,
-    /// By their numbers. There is more than one after a service stopped taking orders and another was made beside it.
+    /// Sorted by id. More than one exists if a service accepted no more requests and a second one was created.
     pub services: Vec<ServiceSeen>,
 }
 
@@ -29,7 +29,7 @@ pub struct VmSeen {
     pub life: Life,
     /// `ACTIVE/BOOT_FAILURE`: for those who read.
     pub state: String,
-    /// What went wrong, or why it waits, as the cloud says it.
+    /// Error of the VM, or why the scheduler cannot place it, in the words of oned.
     pub error: Option<String>,
     /// Of its user template.
     pub attributes: BTreeMap<String, String>,
@@ -37,7 +37,7 @@ pub struct VmSeen {
     pub secrets: ContextSecrets,
 }
 
-/// Secrets of this driver that stand in a context: the only copy where the driver's own directory was lost.
+/// Secrets of this driver in a VM's context: the only copy if the driver's directory was lost.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ContextSecrets {
     pub admin_token: Option<String>,
@@ -114,9 +114,10 @@ pub enum ServiceState {
     /// It does something, and takes no orders meanwhile.
     Turns,
     Runs,
-    /// It has scaled, and rests: it takes no orders, but can be told to go on.
+    /// The service has scaled and accepts no requests except `recover`, which ends the cooldown.
     Cooldown,
-    /// Some VM was faulty. It takes neither orders nor `recover`, and may stay so when the VM is gone.
+    /// A VM was faulty. The service accepts neither requests nor `recover`, and may stay in WARNING after the VM is
+    /// gone.
     Warns,
     /// It gave up, and must be told to go on.
     Failed,
@@ -145,14 +146,14 @@ impl View {
         self.vms.iter().filter(move |vm| vm.mark() == Some(mark.as_str()))
     }
 
-    /// The service that VMs are ordered from: the first that takes orders, else the newest that stays.
+    /// The service that gets new VMs: the first running one, else the newest that is not being deleted.
     pub fn active(&self) -> Option<&ServiceSeen> {
         let leaves = |service: &&ServiceSeen| matches!(service.state, ServiceState::Leaves | ServiceState::Stays);
         let runs = self.services.iter().find(|service| service.state == ServiceState::Runs);
         runs.or_else(|| self.services.iter().rfind(|service| !leaves(service))).or_else(|| self.services.last())
     }
 
-    /// What OneFlow says of the service that VMs are ordered from, if that has failed.
+    /// Error of the active service, if it has failed.
     pub fn failure(&self) -> Option<String> {
         let service = self.active().filter(|service| service.state == ServiceState::Failed)?;
         let (id, word, error) = (service.id, &service.word, service.error.as_ref()?);
@@ -194,7 +195,7 @@ impl VmSeen {
         trellis_one::keys::Assignment::from_attribute(self.attribute(TRELLIS_ASSIGNMENT)?).ok()
     }
 
-    /// The mark of the join token that the SuperLink refused, where the agent says so.
+    /// The mark of the join token that the SuperLink refused, as the agent reports it.
     pub fn refused_token(&self) -> Option<String> {
         let (code, rest) = self.attribute(FL_ERROR)?.split_once(": ")?;
         (code == JOIN_REFUSED).then(|| rest.split_once(' ').map_or(rest, |(mark, _)| mark).to_owned())
@@ -251,13 +252,13 @@ pub fn image_state(state: u32) -> ImageState {
     }
 }
 
-/// The number of what is called so, or has this number.
+/// Id of the object with this name or number.
 pub fn named(all: &[Named], wanted: &str) -> Option<u32> {
     let number = wanted.parse::<u32>().ok();
     all.iter().find(|one| one.name == wanted || Some(one.id) == number).map(|one| one.id)
 }
 
-/// What to say of a name that nothing has.
+/// Error message for a name that does not exist.
 pub fn unknown(what: &str, wanted: &str, all: &[Named]) -> String {
     let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
     let have =

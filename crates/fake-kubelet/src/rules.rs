@@ -49,7 +49,7 @@ impl Pods {
         self
     }
 
-    /// With a container of this image.
+    /// Selects pods with a container of this image.
     pub fn with_image(mut self, image: &str) -> Pods {
         self.image = Some(image.to_owned());
         self

@@ -15,9 +15,9 @@ pub struct Faults {
     pub boot_failures: Vec<BootFailure>,
     /// Images whose names contain one of these end in ERROR.
     pub images_in_error: Vec<String>,
-    /// VMs that the scheduler finds no place for.
+    /// VMs that the scheduler cannot place.
     pub unplaced: Vec<Unplaced>,
-    /// Answers that take their time.
+    /// Delayed answers.
     pub slow: Vec<SlowAnswer>,
     /// What pretended agents do wrong.
     pub agents: Vec<AgentFault>,
@@ -85,7 +85,7 @@ pub struct BootFailure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unplaced {
-    /// A part of the VM's name; empty: any.
+    /// Substring of the VM's name; empty: any.
     pub matching: String,
     /// `[HOST] Not enough MEMORY on hosts: 3`
     pub why: String,
@@ -95,7 +95,7 @@ pub struct Unplaced {
 #[serde(deny_unknown_fields)]
 pub struct SlowAnswer {
     pub server: Server,
-    /// A part of the method's name, or of `GET /service`; empty: any.
+    /// Substring of the method's name, or of `GET /service`; empty: any.
     pub matching: String,
     pub delay_ms: u64,
 }

@@ -3,15 +3,16 @@
 //! `cloud` is the cloud, and is pure; `oned`, `flow` and `gate` translate requests into what happens in it; `hypervisor` is
 //! what runs the VMs; `faults` is what shall go wrong, set through [`Handle`] or the `control` port.
 //!
-//! What each state of a service takes, how the watchdog of OneFlow hears of VMs, who may have VMs retried, quotas of VMs
-//! and messages of the scheduler are as in OpenNebula 7.5 (`tests/flow.rs`). Where it still differs from a real one, beside the
-//! list in `tests/story/differences.rs`:
-//! - `recover` with `delete` takes a service away at once; a real one is UNDEPLOYING first, children before parents.
-//! - A VM that is being stopped or booted is never stuck; a real one may be, and only an administrator can recover it then.
-//! - Quotas are those of users, for VMs: `VMS`, `CPU`, `MEMORY`; no quotas of groups, datastores, networks, images.
-//! - Answers come at once, unless `faults.slow` says otherwise; real ones take 0.2 s to 14 s.
-//! - Ordinary users may create VMs, templates, images and documents and use the datastores, whatever rules of access say.
-//! - Events of VMs are never lost; OneFlow may miss them, and notices at its next restart.
+//! These parts follow OpenNebula 7.5 (`tests/flow.rs`): the requests that each state of a service accepts, the
+//! watchdog of OneFlow, the right to retry VMs, VM quotas, scheduler messages. Known differences, beside the list in
+//! `tests/story/differences.rs`:
+//! - `recover` with `delete` removes a service at once; a real one is UNDEPLOYING first, children before parents.
+//! - A VM never hangs while it stops or boots; a real one can, and then only an administrator can recover it.
+//! - Only user quotas for VMs exist: `VMS`, `CPU`, `MEMORY`. Groups, datastores, networks and images have none.
+//! - Answers are immediate, unless `faults.slow` delays them; real ones take 0.2 s to 14 s.
+//! - Ordinary users may create VMs, templates, images and documents and use the datastores, whatever the ACL rules
+//!   are.
+//! - VM events are never lost; a real OneFlow may miss them until its next restart.
 
 pub mod cloud;
 mod control;

@@ -57,7 +57,7 @@ impl Shared {
         result
     }
 
-    /// Counts a request, and lets it wait where a fault says so.
+    /// Counts a request, and delays it if a fault matches.
     pub async fn take_in(&self, server: Server, request: &str) {
         let delay = {
             let mut cloud = self.lock();

@@ -149,7 +149,7 @@ fn plain(cardinality: u32) -> Value {
 
 type Act = fn(&mut Cloud, Id) -> Result<(), FlowError>;
 
-/// What is refused in which states, and in which words: as a real OneFlow 7.5 does.
+/// Actions, and their error messages in a state that refuses them, as in OneFlow 7.5.
 const ACTS: [(&str, Act, &str); 5] = [
     ("scale", |cloud, id| cloud.scale(0, id, "w", 2, true, None), "Service cannot be scaled in state: "),
     ("recover", |cloud, id| cloud.recover_service(0, id, false), "Service cannot be recovered in state: "),
@@ -162,7 +162,7 @@ fn add_role(cloud: &mut Cloud, id: Id) -> Result<(), FlowError> {
     cloud.add_role(0, id, json!({"name": "more", "type": "vm", "template_id": 0, "cardinality": 1}))
 }
 
-/// By state: which of `ACTS` are taken.
+/// The `ACTS` that each state accepts.
 const TAKEN: [(ServiceState, &[&str]); 16] = [
     (ServiceState::Pending, &["recover", "delete"]),
     (ServiceState::Deploying, &["recover"]),
@@ -255,7 +255,7 @@ fn a_quota_of_any_kind_reaches_the_caller_and_the_log() {
         let words = format!("limit of {limit} reached for {metric} quota in VM");
         assert!(refused.status == 500 && refused.text.contains(&words), "{refused:?}");
         assert_eq!(shown(&cloud, id), ("FAILED_SCALING", 9, 2));
-        // Told to go on it tries again, says why not, and stays as it is.
+        // `recover` retries, logs the reason of the failure, and keeps the state.
         let lines = cloud.services[&id].log.len();
         cloud.recover_service(0, id, false).expect("it is taken");
         pass(&mut cloud, 1);

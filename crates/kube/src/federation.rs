@@ -295,7 +295,7 @@ pub enum Retention {
 }
 
 impl Retention {
-    /// As a StatefulSet has it. Data are deleted only if somebody says so.
+    /// Retention policy of a StatefulSet. Data are deleted only on request.
     pub fn policy(said: Option<Retention>) -> &'static str {
         match said {
             Some(Retention::Delete) => "Delete",

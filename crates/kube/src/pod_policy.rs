@@ -1,22 +1,22 @@
-//! What the author of a Federation may ask of the pods that the operator makes for it. Without limits, write access to
-//! Federations is access to the machines and to every service account of the namespace. Knows nothing of what the operator
-//! renders itself: only what users wrote is checked.
+//! Limits what the author of a Federation may request for its pods. Without limits, write access to Federations is
+//! access to the machines and to every service account of the namespace. Only the user's fields are checked, not what
+//! the operator renders itself.
 
 use serde_json::Value;
 
 use crate::federation::Federation;
 use crate::render::Problem;
 
-/// Decided by whoever runs the operator.
+/// Set by the operator's administrator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodPolicy {
-    /// Host namespaces, host paths, privileged containers and every service account.
+    /// Allows host namespaces, host paths, privileged containers and every service account.
     pub allow_privileged: bool,
-    /// Service accounts that pods may run as, beside the namespace's `default` without its token.
+    /// Service accounts that pods may use, in addition to the namespace's `default` without its token.
     pub service_accounts: Vec<String>,
 }
 
-/// Volumes that lead neither to the machine nor past the cluster's own storage.
+/// Allowed volume types: none of them gives access to the files of the machine.
 const VOLUMES: [&str; 10] = [
     "configMap",
     "csi",
@@ -29,7 +29,7 @@ const VOLUMES: [&str; 10] = [
     "projected",
     "secret",
 ];
-/// As the profile `baseline` of Pod Security has them.
+/// Capabilities of the Pod Security profile `baseline`.
 const CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -47,7 +47,7 @@ const CAPABILITIES: [&str; 13] = [
 ];
 const DEFAULT_ACCOUNT: &str = "default";
 
-/// Everything in a Federation that the policy forbids.
+/// All fields of a Federation that the policy forbids.
 pub fn violations(federation: &Federation, policy: &PodPolicy) -> Vec<Problem> {
     if policy.allow_privileged {
         return Vec::new();
@@ -91,9 +91,9 @@ impl Check<'_> {
         }
     }
 
-    /// Returns whether the pod may use a token of its account.
+    /// Checks the service account. Returns whether the pod may use a token of it.
     fn account(&mut self, place: &str, pod: &Value) -> bool {
-        // The second name is the old one of the first, and counts where the first is absent.
+        // `serviceAccount` is the deprecated name, and applies if `serviceAccountName` is absent.
         let named =
             ["serviceAccountName", "serviceAccount"].map(|field| (field, pod[field].as_str().unwrap_or_default()));
         let is_listed = |name: &str| self.policy.service_accounts.iter().any(|listed| listed == name);
@@ -165,7 +165,7 @@ impl Check<'_> {
         }
     }
 
-    /// What a pod and a container can both say.
+    /// Checks the fields that pods and containers share.
     fn security(&mut self, place: &str, context: &Value) {
         for field in ["seccompProfile", "appArmorProfile"] {
             if context[field]["type"] == "Unconfined" {

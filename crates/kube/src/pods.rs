@@ -1,6 +1,7 @@
-//! Why pods do not start, as they and their controllers say it, and which of them keep a corrected workload from rolling out.
+//! Finds out why pods do not start, from their status and the events of their controllers, and which pods block a
+//! rolling update.
 //!
-//! Pure: what was seen comes in, the time is an argument.
+//! Pure: observations and the time are arguments.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,11 @@ use serde_json::Value;
 
 use crate::object::Object;
 
-/// A pod is often unschedulable for a moment, while its volume is made or a machine joins.
+/// Pods are often unschedulable for a moment, while a volume is provisioned or a machine joins.
 const UNSCHEDULABLE_GRACE: SignedDuration = SignedDuration::from_secs(10);
-/// Controllers retry a refused pod every 16 minutes at most, and tell it each time.
+/// Controllers retry a refused pod at least every 16 minutes, with an event each time.
 const MAX_EVENT_AGE: SignedDuration = SignedDuration::from_mins(20);
-/// Reasons of a waiting container that pass only if somebody changes something.
+/// Reasons of a waiting container that do not resolve without a change by a user.
 const FAILED_STARTS: [&str; 7] = [
     "ErrImagePull",
     "ImagePullBackOff",
@@ -24,19 +25,19 @@ const FAILED_STARTS: [&str; 7] = [
     "RunContainerError",
 ];
 const IMAGE_PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
-/// Nodes end and start again until their SuperLink is there: alone, this is no failure to report.
+/// Nodes restart until their SuperLink is reachable, so this reason alone is not a failure.
 const CRASHES: &str = "CrashLoopBackOff";
 const REVISION_LABEL: &str = "controller-revision-hash";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hindrance {
-    /// For a condition, in the words of Kubernetes.
+    /// Reason for a condition, in Kubernetes' own terms.
     pub reason: String,
     pub message: String,
 }
 
-/// What keeps a workload from having all of its pods ready: what the pods say, else what the events of the controller say.
-/// Pods that wait for the same reason are told of once, with their number.
+/// Why pods of a workload are not ready, from their status, else from the controller's events. Pods with the same
+/// reason are reported once, with their number.
 pub fn hindrances(workload: &Object, pods: &[Value], events: &[Value], now: Timestamp) -> Vec<Hindrance> {
     let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| belongs(workload, pod)) {
@@ -60,8 +61,8 @@ pub fn hindrances(workload: &Object, pods: &[Value], events: &[Value], now: Time
     found.into_iter().map(told).collect()
 }
 
-/// Pods that a rolling update waits for in vain: of an earlier revision, and unable to start. A StatefulSet that starts pods in
-/// order never replaces them by itself.
+/// Pods that block a rolling update: they belong to an earlier revision and cannot start. A StatefulSet that starts
+/// pods in order never replaces them by itself.
 pub fn blocking<'p>(workload: &Object, pods: &'p [Value], now: Timestamp) -> Vec<&'p Value> {
     let (set, status) = (&workload.0, &workload.0["status"]);
     let is_current = status["observedGeneration"].as_i64() >= set["metadata"]["generation"].as_i64();
@@ -87,7 +88,7 @@ fn belongs(workload: &Object, pod: &Value) -> bool {
     owners.is_some_and(|owners| owners.iter().any(|owner| text(&owner["uid"]) == workload.uid()))
 }
 
-/// Whether the controller has made fewer pods than it should.
+/// Whether the controller has created fewer pods than desired.
 fn lacks_pods(workload: &Object) -> bool {
     let (spec, status) = (&workload.0["spec"], &workload.0["status"]);
     let number = |value: &Value| value.as_i64().unwrap_or_default();
@@ -113,7 +114,7 @@ fn of_pod(pod: &Value, now: Timestamp) -> Option<Hindrance> {
         let (image, said) = (text(&container["image"]), text(&wait["message"]));
         let place = format!("pod {name}, container {}", text(&container["name"]));
         match reason {
-            // It changes between the two while the kubelet retries; the status must not change with it.
+            // The reason alternates between these two while the kubelet retries; the status must stay stable.
             _ if IMAGE_PULLS.contains(&reason) => {
                 let said = said.rsplit_once("ErrImagePull: ").map_or(said, |(_, cause)| cause);
                 let message = format!("{place}: image {image} cannot be pulled: {said}");
@@ -127,14 +128,14 @@ fn of_pod(pod: &Value, now: Timestamp) -> Option<Hindrance> {
     })
 }
 
-/// Containers that wait, with the state that says why.
+/// Waiting containers, each with its `waiting` state.
 fn waiting(pod: &Value) -> impl Iterator<Item = (&Value, &Value)> {
     let lists = ["initContainerStatuses", "containerStatuses"];
     let statuses = lists.into_iter().flat_map(|list| pod["status"][list].as_array().into_iter().flatten());
     statuses.map(|status| (status, &status["state"]["waiting"])).filter(|(_, waiting)| waiting.is_object())
 }
 
-/// The last time that the controller could not make a pod: a quota, Pod Security, a missing RuntimeClass.
+/// The last event about a pod that the controller could not create: quota, Pod Security, missing RuntimeClass.
 fn refused_creation(workload: &Object, events: &[Value], now: Timestamp) -> Option<Hindrance> {
     let is_recent = |event: &&Value| {
         let times = [&event["lastTimestamp"], &event["series"]["lastObservedTime"], &event["eventTime"]];

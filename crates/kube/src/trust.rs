@@ -153,8 +153,8 @@ pub fn kinds(federation: &Federation) -> &'static [&'static str] {
     }
 }
 
-/// Secrets with keys of a time with TLS, where TLS is off now. They stay: deleting them would make every copy of the bundle
-/// worthless if TLS was turned off by mistake.
+/// Secrets with keys that remain after TLS was turned off. The operator keeps them: if TLS was turned off by mistake,
+/// deleting them would invalidate every copy of the bundle.
 pub fn unused(federation: &Federation, live: &BTreeMap<Identity, Object>, owner: Owner<'_>) -> Option<Problem> {
     if mode(federation) != TlsMode::Off {
         return None;

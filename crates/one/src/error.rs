@@ -148,7 +148,7 @@ pub fn explain(error: &Error) -> String {
     }
 }
 
-/// What a message of oned means that stands in the log of a service: for people.
+/// Explains a message of oned from the log of a service.
 pub fn explain_message(message: &str) -> String {
     let said = stop(message);
     quota_advice(&said).unwrap_or(said)

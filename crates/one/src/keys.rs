@@ -30,7 +30,7 @@ pub const FL_WAITS: [&str; 6] = [
     "health_check_timeout",
     JOIN_REFUSED,
 ];
-/// Code of [`FL_ERROR`] of a node whose join token the SuperLink does not take; the text begins with the token's mark.
+/// Code in [`FL_ERROR`] if the SuperLink rejects the node's join token; the text begins with the token's mark.
 pub const JOIN_REFUSED: &str = "join_refused";
 /// `YES` or `NO`.
 pub const FL_TLS: &str = "FL_TLS";
@@ -77,7 +77,7 @@ pub const TRELLIS_SHARDS: &str = "TRELLIS_SHARDS";
 /// Seconds since 1970 when the agent last said anything: an old one is a dead agent's.
 pub const TRELLIS_SEEN: &str = "TRELLIS_SEEN";
 
-/// By which driver and agent know that they mean the same join token, without showing it. FNV-1a.
+/// FNV-1a hash that identifies a join token between driver and agent without revealing it.
 pub fn token_mark(token: &str) -> String {
     let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     format!("{:016x}", token.bytes().fold(0xcbf2_9ce4_8422_2325, fold))

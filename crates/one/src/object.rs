@@ -193,11 +193,11 @@ pub struct User {
     pub group: String,
     pub auth_driver: String,
     pub template: Template,
-    /// Limits of the VMs that they have, where there are any of their own.
+    /// The user's own VM quotas, if any.
     pub vm_quotas: Vec<Quota>,
 }
 
-/// A limit, and what is used of it.
+/// A limit and its usage.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quota {
     /// `VMS`, `CPU`, `MEMORY`, `RUNNING_VMS` ...
@@ -484,7 +484,7 @@ impl Told for User {
     }
 }
 
-/// Limits that hold: negative ones mean the default, or none.
+/// Effective limits only: a negative value means the default or no limit.
 fn quotas(quota: Option<&Element>) -> Vec<Quota> {
     let number = |quota: &Element, key: &str| quota.text_of(key).trim().parse::<f64>().ok();
     let limits = quota.into_iter().flat_map(|quota| {

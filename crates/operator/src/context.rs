@@ -45,7 +45,7 @@ pub struct Settings {
     pub health_address: Option<std::net::SocketAddr>,
     /// Where SuperLinks are, for an operator outside of the cluster.
     pub reach: Reach,
-    /// What authors of federations may ask of pods.
+    /// Limits on what authors of federations may request for pods.
     pub pod_policy: PodPolicy,
 }
 

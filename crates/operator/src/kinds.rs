@@ -51,7 +51,7 @@ pub static FEDERATION: Kind =
     Kind { group: federation::GROUP, version: federation::VERSION, ..of("", federation::KIND, federation::PLURAL) };
 /// Made by early releases of the other operator. Never by us, and so not watched: looked for now and then.
 pub static DEPLOYMENT: Kind = workload("Deployment", "deployments");
-/// Neither made nor watched by us: listed where a workload does not become ready.
+/// Neither created nor watched: listed if a workload does not become ready.
 pub static POD: Kind = core("Pod", "pods");
 pub static EVENT: Kind = core("Event", "events");
 pub static STORAGE_CLASS: Kind = optional(of("storage.k8s.io", "StorageClass", "storageclasses"));

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Name of the lease unless another is chosen. Operators of one namespace that look after different federations need one each.
+/// Default name of the lease. Operators in one namespace that reconcile different federations need one lease each.
 pub const LEASE: &str = "trellis-operator";
 /// A leader that is gone is followed by another one after this and [`RETRY`].
 pub const DURATION: Duration = Duration::from_secs(9);

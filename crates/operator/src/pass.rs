@@ -202,7 +202,7 @@ impl Pass<'_> {
         (told && !self.failed, [again, findings.again].into_iter().flatten().min())
     }
 
-    /// Changes nothing, and tells why. Objects that are there stay as they are.
+    /// Reports the forbidden fields and changes nothing. Existing objects stay as they are.
     async fn refuse(&mut self, forbidden: &[Problem], durability: Durability, release: String) -> bool {
         self.troubles.extend(
             forbidden

@@ -1,5 +1,5 @@
-//! Looks at pods where that says more than their workloads: why they do not start, which of them block a rolling update, and which
-//! drain towards a SuperLink that is deleted with them. Pods are listed when needed; a watch would hold most objects of a cluster.
+//! Reads pods where their workloads say too little: why pods do not start, which of them block a rolling update, and
+//! which drain towards a deleted SuperLink. Pods are listed on demand; a watch would cache most objects of a cluster.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -20,31 +20,31 @@ use crate::context::Context;
 use crate::held::Fresh;
 use crate::kinds::{EVENT, Kind, POD};
 
-/// Between two looks at the pods of a federation that is not ready.
+/// Poll interval for the pods of a federation that is not ready.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// What keeps one pod of a workload from starting mostly keeps all of them.
+/// A sample suffices: the cause that blocks one pod of a workload usually blocks all of them.
 const MAX_PODS: u32 = 200;
 const MAX_EVENTS: u32 = 200;
 const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// For nodes of a deleted federation: to end their apps.
+/// Grace period for nodes of a deleted federation, to stop their apps.
 const DELETED_GRACE_S: u32 = 10;
-/// Between two looks at the nodes of a deleted federation, and for how long they are looked at: the cluster deletes a workload
-/// before its pods.
+/// Poll interval for the nodes of a deleted federation, and the time limit: the cluster deletes a workload before its
+/// pods.
 const DELETED_INTERVAL: Duration = Duration::from_secs(2);
 const DELETED_LIMIT: Duration = Duration::from_secs(120);
 
-/// What was seen last of federations that are not ready, and since when federations are gone.
+/// Last results for federations that are not ready, and deletion times of federations.
 #[derive(Default)]
 pub struct Looks {
     last: Mutex<HashMap<Key, (Instant, Vec<Trouble>)>>,
     deleted: Mutex<HashMap<Key, Instant>>,
 }
 
-/// What a look found and did.
+/// Result of one check.
 #[derive(Default)]
 pub struct Found {
     pub troubles: Vec<Trouble>,
-    /// Pods that were deleted so that a new revision can start.
+    /// Pods that were deleted to unblock a new revision.
     pub replaced: Vec<String>,
     pub again: Option<Duration>,
 }
@@ -66,7 +66,7 @@ impl Looks {
         self.last.lock().expect("nobody panics while holding it").remove(key);
     }
 
-    /// For how long a federation has been known to be deleted.
+    /// Time since the federation was first seen as deleted.
     fn deleted_for(&self, key: &Key) -> Duration {
         let mut deleted = self.deleted.lock().expect("nobody panics while holding it");
         deleted.entry(key.clone()).or_insert_with(Instant::now).elapsed()
@@ -77,7 +77,7 @@ impl Looks {
     }
 }
 
-/// Finds out why workloads of a federation are not ready, and deletes pods that keep a corrected one from starting.
+/// Reports why workloads of a federation are not ready, and deletes pods that block a corrected workload.
 pub async fn look(context: &Context, key: &Key, federation: &Federation, seen: &Seen) -> Found {
     context.looks.is_over(key);
     let owner = Owner { name: &federation.name, uid: &federation.uid };
@@ -116,14 +116,14 @@ pub async fn look(context: &Context, key: &Key, federation: &Federation, seen: &
     found
 }
 
-/// Nodes of a federation that is deleted do not wait until their work is done: nobody will take the replies. Returns when to look
-/// again; `None` if none is left, or none is going to end.
+/// Shortens the grace period of nodes of a deleted federation: no SuperLink is left to receive their replies. Returns
+/// the delay until the next check, or `None` if no pod is left or `DELETED_LIMIT` has passed.
 pub async fn release(context: &Context, key: &Key) -> Option<Duration> {
     let labels = selector(&node_labels(&key.name));
     let pods = list(context, &POD, &key.namespace, ListParams::default().labels(&labels).limit(MAX_PODS)).await;
     for pod in &pods {
         let grace_s = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
-        // One that nobody deleted stays: objects may outlive their federation if its user wants it.
+        // A pod that is not being deleted stays: objects may outlive their federation (orphan deletion).
         if grace_s.is_some_and(|grace_s| grace_s > DELETED_GRACE_S.into())
             && let Err(error) = context.delete_pod(&key.namespace, pod, Some(DELETED_GRACE_S)).await
         {
@@ -152,7 +152,8 @@ fn selector(labels: &Map<String, Value>) -> String {
     pairs.collect::<Vec<_>>().join(",")
 }
 
-/// Without the permission, or while the API server is away, the status says less; everything else goes on.
+/// Returns an empty list on errors, such as a missing permission or an unreachable API server: the status then has
+/// fewer details, and the reconcile continues.
 async fn list(context: &Context, kind: &Kind, namespace: &str, which: ListParams) -> Vec<Value> {
     let api: Api<Fresh> = context.api(kind, Some(namespace));
     match timeout(LIST_LIMIT, api.list(&which)).await {

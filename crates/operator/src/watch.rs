@@ -25,7 +25,7 @@ const PAGE_OBJECTS: u32 = 100;
 const DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
-/// A kind that the cluster does not have, or does not show, may come later. The watcher's own backoff begins anew with every try.
+/// Retry interval for a kind that is missing or forbidden. The watcher's own backoff restarts with every attempt.
 const ABSENT_RETRY: Duration = Duration::from_secs(60);
 
 /// How many watches have not told yet what there is.
@@ -144,8 +144,8 @@ fn take_in(context: &Context, kind: &'static Kind, scope: &Scope, event: Event<F
     }
 }
 
-/// A watch that failed starts over by itself. One that cannot be had for an optional kind is not waited for. Returns whether it is
-/// such a one.
+/// Logs a failed watch; the watcher restarts it. Returns whether an optional kind is missing or forbidden, in which
+/// case the start does not wait for it.
 fn complain(context: &Context, optional: bool, plural: &str, error: &watcher::Error, first: &mut First<'_>) -> bool {
     context.metrics.watch_failed(plural);
     let code = match error {

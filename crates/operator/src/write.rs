@@ -156,7 +156,8 @@ impl Context {
         Ok(())
     }
 
-    /// Deletes this very pod; of one that is being deleted, shortens the time that it has left. It may be gone already.
+    /// Deletes the pod with this UID, or shortens the grace period of a pod that is being deleted. A missing pod is
+    /// no error.
     pub async fn delete_pod(&self, namespace: &str, pod: &Value, grace_s: Option<u32>) -> Result<(), WriteError> {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
         let api: Api<Fresh> = self.api(&POD, Some(namespace));

@@ -241,7 +241,7 @@ fn another_operator_takes_over_from_a_leader_that_was_killed() {
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
 }
 
-/// Two operators of one namespace that look after different federations, each with a lease of its own.
+/// Two operators in one namespace reconcile different federations, each with its own lease.
 #[test]
 fn operators_with_different_leases_both_lead() {
     let Some(stage) = Stage::without_operator(PARTS, "leases") else { return };

@@ -1,5 +1,5 @@
-//! What the operator does about pods that do not start, that keep a correction out, or that drain in vain; and which pods it makes
-//! for nobody. On a real API server with the controllers and the scheduler of Kubernetes, and a kubelet that pretends.
+//! Pods that do not start, block a correction, or drain in vain; and pods that the operator refuses to create. Uses a
+//! real API server with the controllers and the scheduler of Kubernetes, and a fake kubelet.
 
 mod stage;
 
@@ -20,7 +20,7 @@ fn until_stalled(stage: &Stage, name: &str, reason: &str) -> Value {
     })
 }
 
-/// A SuperLink whose image was wrong recovers when the image is corrected; meanwhile the status says what the pod says.
+/// A SuperLink with a wrong image recovers when the image is corrected; until then the status has the pod's reason.
 #[test]
 fn a_wrong_image_is_told_and_a_corrected_one_starts() {
     let Some(stage) = Stage::set(ALL, "image") else { return };
@@ -53,7 +53,7 @@ fn a_wrong_image_is_told_and_a_corrected_one_starts() {
     assert_eq!(pod["spec"]["containers"][0]["image"], "flwr/superlink:1.25.0");
 }
 
-/// Pods that no machine takes, and pods that the API server refuses to the controller.
+/// Pods that fit on no machine, and pods that the API server refuses.
 #[test]
 fn what_keeps_pods_away_reaches_the_status_and_leaves_it_by_itself() {
     let Some(mut stage) = Stage::without_operator(ALL, "away") else { return };
@@ -81,7 +81,7 @@ fn what_keeps_pods_away_reaches_the_status_and_leaves_it_by_itself() {
         assert!(text(&stalled["message"]).contains(said), "{stalled}");
         let events = stage.kubectl(&["events", "--for", &format!("federation/{name}")]).1;
         assert!(events.contains(reason), "{events}");
-        // Another pool, and the SuperLink, are not held up.
+        // Other pools and the SuperLink still become ready.
         stage.until(&format!("statefulset/{name}-superlink"), |seen| {
             (seen["status"]["readyReplicas"] == 1).then_some(())
         });
@@ -93,7 +93,7 @@ fn what_keeps_pods_away_reaches_the_status_and_leaves_it_by_itself() {
         stage.until_condition(name, "Ready", "True");
         stage.until_condition(name, "Stalled", "False");
     }
-    // The Prometheus operator is not installed here; that is found out once, not every second.
+    // The Prometheus operator is not installed; the watch fails once, not every second.
     let metrics = stage::http(address, "/metrics");
     let failures = metrics.lines().find(|line| line.contains("watch_failures") && line.contains("podmonitors"));
     let count: u32 =
@@ -101,7 +101,7 @@ fn what_keeps_pods_away_reaches_the_status_and_leaves_it_by_itself() {
     assert!((1..=3).contains(&count), "{count} tries");
 }
 
-/// A namespace with a Pod Security level refuses pods to the controller.
+/// A Pod Security level of the namespace refuses the controller's pods.
 #[test]
 fn a_refusal_of_pod_security_reaches_the_status() {
     let Some(stage) = Stage::set(ALL, "security") else { return };
@@ -119,13 +119,13 @@ fn a_refusal_of_pod_security_reaches_the_status() {
     stage.until_condition("fl", "Stalled", "False");
 }
 
-/// Nodes of a federation that is there drain for as long as they may; nodes of a deleted one do not.
+/// Nodes of an existing federation use their full grace period; nodes of a deleted one do not.
 #[test]
 fn nodes_do_not_drain_towards_a_superlink_that_is_deleted() {
     let Some(stage) = Stage::set(ALL, "farewell") else { return };
     stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 1)]));
     stage.until_condition("fl", "Ready", "True");
-    // A node of the pool on a machine whose kubelet is busy with its preStop hook: nothing but the API server knows it.
+    // A node of the pool with a running preStop hook. It exists only in the API server, without a kubelet.
     let labels = stage.get("pod/fl-supernode-a-0").expect("a node")["metadata"]["labels"].clone();
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "draining", "labels": labels},
@@ -152,7 +152,7 @@ fn nodes_do_not_drain_towards_a_superlink_that_is_deleted() {
     assert!(good, "{said}");
 }
 
-/// Who may write Federations does not get the machines: nothing is made for such a one, and the status says which field is why.
+/// Write access to Federations gives no access to the machines: nothing is created, and the status names the field.
 #[test]
 fn privileged_pods_are_refused_unless_the_operator_allows_them() {
     let Some(mut stage) = Stage::set(ALL, "privileged") else { return };
@@ -181,7 +181,7 @@ fn privileged_pods_are_refused_unless_the_operator_allows_them() {
     }
     let (_, made) = stage.kubectl(&["get", "statefulsets,services,secrets,pods", "-o", "name"]);
     assert_eq!(made.trim(), "", "nothing is made");
-    // The honest neighbour.
+    // An allowed Federation in the same namespace becomes ready.
     stage.apply(&federation("fl", "StatefulSet", "subprocess", &[("a", 1)]));
     stage.until_condition("fl", "Ready", "True");
 
@@ -191,7 +191,7 @@ fn privileged_pods_are_refused_unless_the_operator_allows_them() {
     assert_eq!(pool["spec"]["template"]["spec"]["hostNetwork"], true);
 }
 
-/// Claims of nodes stay when pools get smaller, are renamed and are deleted, unless the federation says otherwise.
+/// Claims of nodes are kept when pools shrink, are renamed or are deleted, unless the federation requests deletion.
 #[test]
 fn claims_of_nodes_are_kept_unless_deletion_is_asked_for() {
     let Some(stage) = Stage::set(ALL, "kept") else { return };

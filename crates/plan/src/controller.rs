@@ -130,7 +130,7 @@ impl Controller {
         Preview { planned, observed }
     }
 
-    /// What drivers would send to their sites for all parts of a document.
+    /// Renders what the drivers would send to their sites for all parts of a document.
     pub fn render(&self, federation: &Federation, observed: &Observed, ledger: &Ledger) -> Vec<(Name, Rendering)> {
         let mut ledger = ledger.clone();
         ledger.coordinator_address.get_or_insert_with(|| {

@@ -202,7 +202,7 @@ fn is_loopback(rest: &str) -> bool {
         Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
     };
-    // With `user@` in front, the host is another one than it seems.
+    // In `localhost@host`, the part before `@` is a user name.
     !authority.contains('@') && (host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()))
 }
 

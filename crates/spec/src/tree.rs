@@ -12,9 +12,9 @@ use crate::problem::{Mark, Notes, Place};
 
 /// A document larger than this is a mistake, or an attack.
 const MAX_TEXT_BYTES: usize = 4 << 20;
-/// Aliases count as often as they repeat: a few lines of them could otherwise fill the memory.
+/// Each use of an alias counts: otherwise a few lines of aliases could exhaust the memory.
 const MAX_NODES: usize = 200_000;
-/// Of all texts and keys together, counted in the same way: an alias can repeat one long text.
+/// Limit for all texts and keys together. Each use of an alias counts: it can repeat one long text.
 const MAX_CONTENT_BYTES: usize = 2 * MAX_TEXT_BYTES;
 const MAX_DEPTH: usize = 64;
 
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// What a node costs in memory.
+/// Memory use of a node.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     nodes: usize,
@@ -156,9 +156,9 @@ enum Content {
     List(Vec<Node>),
     Map {
         entries: Vec<(Key, Node)>,
-        /// The key whose value comes next.
+        /// The key that waits for its value.
         pending: Option<Key>,
-        /// Where each key was seen first: looking for it among the entries would take quadratic time.
+        /// Position of the first use of each key: a search in `entries` would take quadratic time.
         seen: HashMap<String, Mark>,
     },
 }
@@ -246,7 +246,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Counts what is about to be kept, before it is copied.
+    /// Adds to the total before the copy is made, and checks the limits.
     fn count(&mut self, size: Size, mark: Mark) -> Result<(), GivenUp> {
         self.size = self.size.plus(size);
         let what = match self.size {
@@ -260,19 +260,19 @@ impl Builder<'_> {
         Err(GivenUp)
     }
 
-    /// Takes a new node, whose children are counted already.
+    /// Adds a node whose children are already counted.
     fn add(&mut self, node: Node, anchor: usize) -> Result<(), GivenUp> {
         let bytes = if let Value::Scalar { text, .. } = &node.value { text.len() } else { 0 };
         self.count(Size { nodes: 1, bytes }, node.mark)?;
         if anchor > 0 {
-            // An anchor holds a copy of all that is below it, and anchors can be inside each other.
+            // An anchor holds a copy of its whole subtree, and anchors can be nested.
             self.count(node.size(), node.mark)?;
             self.anchors.insert(anchor, node.clone());
         }
         self.place(node)
     }
 
-    /// Puts a whole node where it belongs.
+    /// Adds a complete node to its parent.
     fn place(&mut self, node: Node) -> Result<(), GivenUp> {
         match self.open.last_mut().map(|open| &mut open.content) {
             None => self.documents.push(node),

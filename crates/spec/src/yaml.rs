@@ -1,5 +1,5 @@
-//! Writes YAML for people: block style, two spaces, quotes only where a reader of YAML 1.1 or 1.2 needs them. Reads YAML of any
-//! origin, within limits.
+//! Writes readable YAML: block style, two spaces, quotes only where YAML 1.1 or 1.2 requires them. Reads untrusted
+//! YAML within limits.
 
 mod reader;
 
@@ -88,8 +88,8 @@ pub fn documents<'a>(values: impl IntoIterator<Item = &'a Json>) -> String {
     values.into_iter().map(document).collect::<Vec<_>>().join("---\n")
 }
 
-/// A JSON text of this program as a YAML document with the keys in their order; `None` if it is not JSON. Not for texts from
-/// outside: [`read`] reads those.
+/// Converts JSON of this program to YAML and keeps the order of keys; `None` if it is not JSON. Not for untrusted
+/// input: use [`read`].
 pub fn from_own_json(json: &str) -> Option<String> {
     let parsed = yaml_rust2::YamlLoader::load_from_str(json).ok()?;
     let mut text = String::new();

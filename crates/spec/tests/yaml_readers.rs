@@ -1,18 +1,18 @@
-//! The parser of this crate has limits on size, depth and aliases. No other crate of the workspace may parse YAML beside it.
+//! The parser of this crate has limits on size, depth and aliases. No other crate of the workspace may parse YAML.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// In a manifest, crates that read YAML have such names.
+/// Substrings of the names of YAML crates in a manifest.
 const YAML_CRATES: [&str; 3] = ["yaml", "saphyr", "libyml"];
-/// The guarded parser, and the writer that gets JSON of this program.
+/// The parser with limits, and the writer, which only reads JSON of this program.
 const ALLOWED: [&str; 2] = ["crates/spec/src/tree.rs", "crates/spec/src/yaml.rs"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// All files below a directory with such an ending, without what was built.
+/// All files below a directory with this ending, without build outputs.
 fn files(directory: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {

@@ -20,7 +20,7 @@ const LARGE_ERFC: f64 = 20.0;
 
 #[derive(Debug, Clone)]
 pub struct Accountant {
-    /// Orders, and the Renyi divergence that the recorded rounds have spent at each.
+    /// Orders, each with the Renyi divergence that the recorded rounds have spent.
     spent: Vec<(f64, f64)>,
 }
 
@@ -33,7 +33,7 @@ impl Default for Accountant {
 }
 
 impl Accountant {
-    /// Records rounds that sampled this share of all clients.
+    /// Records rounds that sample this share of all clients.
     pub fn record(&mut self, noise_multiplier: f64, sampling_rate: f64, rounds: u64) {
         if rounds == 0 {
             return;

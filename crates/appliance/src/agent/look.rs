@@ -9,9 +9,9 @@ use super::{Agent, Wishes, now_s};
 use crate::facts;
 use crate::trouble::{Code, Trouble};
 
-/// Between two looks at what the controller says: so long at first, twice as long each time that nothing is new.
+/// First poll interval of the VM's attributes in OneGate. It doubles after each poll without a change.
 pub(super) const GATE_INTERVAL: Duration = Duration::from_secs(4);
-/// The longest of these: what the controller says is heard so late at most.
+/// Maximum poll interval, and so the maximum delay until the agent reads a change by the controller.
 pub(super) const IDLE_GATE_INTERVAL: Duration = Duration::from_secs(60);
 /// While the VM boots: somebody waits for it.
 const BOOT_GATE_INTERVAL: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ impl Agent {
         }
     }
 
-    /// What OneGate shows of the VM. While nothing is new it is asked less and less often.
+    /// Stores the VM's attributes as read from OneGate. The poll interval grows while they do not change.
     pub(super) fn hear(&mut self, vm: &VmSnapshot) {
         self.gate_looked = Some(Instant::now());
         self.gate_refusals = 0;

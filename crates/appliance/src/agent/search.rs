@@ -17,13 +17,14 @@ use crate::trouble::{Code, Trouble};
 const WATCH: Duration = Duration::from_secs(60);
 /// While the node is not connected, sooner.
 const WORRY: Duration = Duration::from_secs(4);
-/// Between two looks for new nodes: so long at first, twice as long each time that there are none. Nodes wait for their shard
-/// longer than the longest.
+/// First poll interval for new nodes; it doubles after each poll without one, up to [`IDLE_SHARDS`]. Nodes wait
+/// longer than that for their shard.
 pub(super) const SHARDS: Duration = Duration::from_secs(3);
 pub(super) const IDLE_SHARDS: Duration = Duration::from_secs(15);
-/// A node that is not connected for so long asks whether the SuperLink still knows it.
+/// A joined node that is disconnected for this long repeats the join call, to check that the SuperLink still knows
+/// it.
 const REJOIN_AFTER: Duration = Duration::from_secs(60);
-/// A token that was refused is shown again so often: a controller may be about to give another.
+/// Retry interval for a refused token: the controller may replace the token meanwhile.
 const REFUSED_PAUSE: Duration = Duration::from_secs(15);
 const UNAUTHENTICATED: u16 = 401;
 const FORBIDDEN: u16 = 403;
@@ -43,7 +44,7 @@ pub struct Joining {
     /// The VM of the SuperLink, once it was seen.
     vm: Option<u32>,
     joined: bool,
-    /// Since when a node that joined is not connected.
+    /// Start of the current disconnection of a joined node.
     away: Option<Instant>,
     refused: Option<RefusedToken>,
 }
@@ -56,7 +57,7 @@ struct RefusedToken {
 }
 
 impl Joining {
-    /// Whether the node has to join, or should ask whether it is still known.
+    /// Whether the node must join, or must repeat the join call because it is disconnected.
     fn is_due(&mut self, serving: bool, now: Instant) -> bool {
         if !self.joined {
             return true;
@@ -68,7 +69,7 @@ impl Joining {
         now.duration_since(*self.away.get_or_insert(now)) >= REJOIN_AFTER
     }
 
-    /// Why a token is not shown just now.
+    /// The stored error, while the retry interval of a refused token has not passed.
     fn refusal(&self, token: &str, now: Instant) -> Option<Trouble> {
         let refused = self.refused.as_ref().filter(|refused| refused.token == token)?;
         (now.duration_since(refused.at) < REFUSED_PAUSE).then(|| refused.trouble.clone())
@@ -240,14 +241,14 @@ impl Agent {
                     self.joining.refused = Some(RefusedToken { token, at: now, trouble: trouble.clone() });
                     Err(trouble)
                 }
-                // It joined before, and has what it needs: it is asked again later.
+                // The node joined before and its key is valid: the join call is repeated later.
                 None if self.joining.joined => Ok(Some(path)),
                 None => Err(failed(explained(&error))),
             },
         }
     }
 
-    /// The SuperLink at its Fleet API, which serves what nodes ask for: no other port needs to be open towards them.
+    /// Client for the SuperLink's Fleet API. It also serves the join call, so nodes need no other open port.
     fn calls(&self, found: &Coordinator) -> Result<SuperLink, String> {
         let (host, port) = fleet_address(&found.endpoint)?;
         let security = match &found.trust {
@@ -288,7 +289,7 @@ impl Agent {
     }
 }
 
-/// Host without brackets, and port.
+/// Splits `host:port`; removes the brackets of an IPv6 address.
 fn fleet_address(endpoint: &str) -> Result<(String, u16), String> {
     let wrong = || format!("{endpoint} is not the address of a Fleet API, host:port");
     let (host, port) = endpoint.rsplit_once(':').ok_or_else(wrong)?;
@@ -296,7 +297,8 @@ fn fleet_address(endpoint: &str) -> Result<(String, u16), String> {
     Ok((host.trim_matches(['[', ']']).to_owned(), port))
 }
 
-/// Where the SuperLink does not take the token, whatever is done here: a controller reads the mark, and gives another.
+/// The error if the SuperLink rejects the token, which no retry repairs. A controller reads the mark and issues a new
+/// token.
 fn refused(token: &str, error: &trellis_client::Error) -> Option<Trouble> {
     let trellis_client::Error::Refused { status: UNAUTHENTICATED | FORBIDDEN, detail, .. } = error else { return None };
     let mark = keys::token_mark(token);

@@ -48,7 +48,7 @@ impl Agent {
             }
         }
         let told = read_back.and_then(|vm| {
-            // It is a look as well: the next one can wait.
+            // The read-back also counts as a poll, and delays the next one.
             self.hear(&vm);
             told
         });

@@ -173,7 +173,7 @@ fn shared(program: Program, common: &Common, around: &Surroundings, place: &Plac
         program = program.flag("--log-format", "json");
     }
     if around.python {
-        // The kernels that appliances are made for have what it takes.
+        // The kernels of the appliance images support every rule of the sandbox.
         program = program.file("--python", &place.python()).flag("--sandbox", "required");
     }
     program

@@ -117,7 +117,7 @@ impl<'a> Crew<'a> {
                 .roles
                 .get(&of)
                 .is_some_and(|role| role.free.iter().take(role.waiting.len()).any(|free| free.id == vm));
-            // It may be another's already, and not know it yet.
+            // The VM may be assigned to another part already, without the agent having read it.
             let own = self.ground.view.marked(&record.id).any(|marked| marked.id == vm);
             if record.wish == Wish::Gone && own && !taken {
                 self.doomed.insert(vm);
@@ -133,7 +133,7 @@ impl<'a> Crew<'a> {
                 Life::Off if record.restart.as_ref().is_some_and(|restart| restart.machine) => {
                     next.steps.push(Step::Act { vm: vm.id, action: VmAction::Resume });
                 }
-                // Only an administrator can retry a VM that failed: its owner asks for another instead.
+                // Only an administrator can retry a failed VM; its owner replaces it instead.
                 Life::Off | Life::Failed | Life::Unknown | Life::Stops => {}
             }
         }
@@ -247,7 +247,7 @@ fn tunnel<'a>(ground: &'a Ground<'_>) -> Option<&'a Tunnel> {
     wanted(ground).find_map(|(_, spec)| context::tunnel(spec))
 }
 
-/// Parts that are wanted, and what they are to be: as they were asked for, or as the document has them.
+/// Records with a desired state, and their specification: from the order, or from the document.
 fn wanted<'a>(ground: &'a Ground<'_>) -> impl Iterator<Item = (&'a Record, &'a Spec)> {
     let wanted = ground.records.values().filter(|record| record.is_wanted());
     wanted.filter_map(|record| {

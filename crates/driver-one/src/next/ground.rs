@@ -25,7 +25,7 @@ impl Settled {
     }
 }
 
-/// `heard`: what the document wants here, as far as it was told.
+/// `heard`: the desired state of the document at this site, if known.
 pub fn settle(records: &BTreeMap<ResourceId, Record>, view: &View, heard: Option<&Heard>, now_ms: Millis) -> Settled {
     let mut settled = Settled::default();
     for record in records.values() {
@@ -72,7 +72,7 @@ fn followed(record: &Record, view: &View) -> Record {
     }
     let refused = record.vm.and_then(|id| view.vm(id)).and_then(VmSeen::refused_token);
     if refused.is_some() && record.join_token.as_deref().map(token_mark) == refused {
-        // A SuperLink that lost its state knows none of its tokens: the node needs a new one.
+        // A SuperLink that lost its state rejects all earlier tokens: the node needs a new one.
         record.join_token = None;
     }
     record
@@ -89,7 +89,8 @@ fn is_over(records: &BTreeMap<ResourceId, Record>, record: &Record, view: &View)
     !is_last || (view.is_empty() && !has_image(record, view, "upload"))
 }
 
-/// Its VM is another part's by now, and has not taken that in: nobody else may have its shard before.
+/// Whether the VM is reassigned, but its agent still runs this part. Until the agent switches, no other part may get
+/// the shard.
 fn still_works(record: &Record, view: &View) -> bool {
     let vm = record.vm.and_then(|id| view.vm(id)).filter(|vm| vm.life == Life::Runs);
     let generation = record.generation().map(|generation| generation.to_string());

@@ -1,6 +1,7 @@
-//! Which service VMs are ordered from, and what it is told in the state that it is in. Table and reasons: OneFlow scales and
-//! changes roles in RUNNING alone, and recovers what failed or is about something. In WARNING it takes nothing, also when
-//! the faulty VM is long gone: then another service is made beside it, its healthy VMs stay, and it goes with the last of them.
+//! Selects the service that gets new VMs, and the request that its state allows. OneFlow scales and changes roles in
+//! RUNNING only. It recovers services that failed or are in transition. In WARNING it accepts no request, even after
+//! the faulty VM is gone. Then a second service provides the missing VMs; the first one keeps its healthy VMs and is
+//! deleted with the last of them.
 
 use trellis_one::flow::{RoleTemplate, ServiceTemplate};
 use trellis_plan::Millis;
@@ -12,22 +13,22 @@ use crate::memory::Limits;
 use crate::render::RoleOf;
 use crate::view::{Life, ServiceSeen, ServiceState};
 
-/// Services of one federation at one site. One that is made beside others has come up before the next is made, so that there
-/// are never many; more than this is somebody else's doing.
+/// Maximum number of services of one federation at one site. A new service must be up before the next one is created,
+/// so the driver itself stays far below this limit.
 const MAX_SERVICES: usize = 8;
 
-/// The service that VMs are ordered from, as far as the decision depends on it.
+/// The facts about the active service that [`decide`] depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Situation {
     state: ServiceState,
     lasts_ms: Millis,
-    /// VMs are missing that it should make.
+    /// VMs are missing.
     needed: bool,
-    /// One of the missing is not of a pool whose size OneFlow decides: a cooldown is not meant for it.
+    /// A missing VM is not in a pool that OneFlow scales, so the cooldown should not delay it.
     urgent: bool,
-    /// One of its VMs is off, failed or cannot be seen: it may come up again, and take the warning back.
+    /// A VM of the service is off, failed or unknown. If it comes up again, OneFlow ends the warning.
     faulty: bool,
-    /// For so long it has counted VMs that are gone.
+    /// How long the service has listed VMs that no longer exist.
     blocked_ms: Millis,
 }
 
@@ -37,7 +38,7 @@ enum Decision {
     Order,
     Recover,
     Remove,
-    /// Another service is made for what is missing.
+    /// Create a second service for the missing VMs.
     Succeed,
 }
 
@@ -69,7 +70,7 @@ pub fn keep(ground: &Ground<'_>, crew: &Crew<'_>, template: u32, plan: &ServiceT
     for other in others().filter(|other| !is_used(crew, other)) {
         next.steps.extend(super::teardown::end_service(ground, other));
     }
-    // VMs that another one makes are not counted yet.
+    // VMs that another service is about to create are not counted yet.
     if others().any(|other| ground.is_busy(other)) {
         return;
     }
@@ -123,7 +124,8 @@ fn recover(ground: &Ground<'_>, service: &ServiceSeen, next: &mut Next) {
     }
 }
 
-/// A role that is missing, or VMs that a role lacks. One order at a time: the service is about it then.
+/// Adds a missing role, or scales a role that lacks VMs. One request at a time: OneFlow accepts no second one
+/// meanwhile.
 fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Option<Step> {
     crew.roles.values().filter(|role| role.missing() > 0).find_map(|role| {
         let planned = plan.roles.iter().find(|planned| planned.name == role.name)?;
@@ -132,7 +134,7 @@ fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Opti
             role.parents.retain(|parent| service.role(parent).is_some());
             return Some(Step::AddRole { service: service.id, role });
         };
-        // VMs that are being made, and those that went without OneFlow having noticed, are waited for.
+        // VMs in creation, and ended VMs that OneFlow has not noticed yet, must settle first.
         let counted = u32::try_from(seen.vms.len()).unwrap_or(u32::MAX);
         let settled = counted == seen.cardinality && seen.vms.iter().all(|id| crew.lives(*id));
         let cardinality = (counted + role.missing()).min(planned.max_vms.unwrap_or(u32::MAX));
@@ -141,7 +143,7 @@ fn order(crew: &Crew<'_>, service: &ServiceSeen, plan: &ServiceTemplate) -> Opti
     })
 }
 
-/// The roles of a service that makes only what is missing.
+/// The roles for a second service, with only the missing VMs.
 fn missing_roles(crew: &Crew<'_>, plan: &ServiceTemplate) -> Vec<RoleTemplate> {
     let roles = plan.roles.iter().map(|planned| {
         let role = crew.roles.values().find(|role| role.name == planned.name);
@@ -150,7 +152,7 @@ fn missing_roles(crew: &Crew<'_>, plan: &ServiceTemplate) -> Vec<RoleTemplate> {
     roles.collect()
 }
 
-/// A role with as many VMs as are missing, within the limits that OneFlow holds it to.
+/// The role with the missing VMs as cardinality, clamped to the limits of the role.
 fn missing_role(role: &Role<'_>, planned: &RoleTemplate) -> RoleTemplate {
     let (min, max) = (planned.min_vms.unwrap_or(0), planned.max_vms.unwrap_or(u32::MAX));
     RoleTemplate { cardinality: role.missing().clamp(min, max), ..planned.clone() }
@@ -163,7 +165,7 @@ mod tests {
 
     const LIMITS: Limits = Limits { stuck_ms: 1000, warning_ms: 10, faulty_ms: 100, ..Limits::DEFAULT };
 
-    /// By the number of the state: at once without and with a need, and the same after everything was waited for.
+    /// By state number. Columns: at once without and with missing VMs, then the same after `stuck_ms`.
     const TABLE: [(u32, &str, [Decision; 4]); 16] = {
         use Decision::{Order as O, Recover as R, Remove as X, Succeed as S, Wait as W};
         [

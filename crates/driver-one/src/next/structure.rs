@@ -20,7 +20,7 @@ pub fn build(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) {
 
 /// VM templates of all roles, as they should be. `None`: some are not there yet.
 fn templates(ground: &Ground<'_>, crew: &Crew<'_>, next: &mut Next) -> Option<ServiceTemplate> {
-    // A parent that is not in the same template would keep OneFlow waiting for ever.
+    // OneFlow would wait forever for a parent role that is not in the same template.
     let has_superlink = crew.roles.contains_key(&RoleOf::SuperLink);
     let mut roles: Option<Vec<RoleTemplate>> = Some(Vec::new());
     for (of, role) in &crew.roles {

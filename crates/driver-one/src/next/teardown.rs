@@ -43,7 +43,7 @@ pub fn end_service(ground: &Ground<'_>, service: &ServiceSeen) -> Option<Step> {
     match service.state {
         ServiceState::Runs | ServiceState::Warns => Some(Step::DeleteService { service: service.id }),
         ServiceState::Failed | ServiceState::Stays => Some(Step::RemoveService { service: service.id }),
-        // OneFlow deletes no service that rests; one that is removed whatever its state needs no recover before.
+        // OneFlow refuses `delete` in COOLDOWN; `recover --delete` works in every state.
         ServiceState::Cooldown => Some(Step::RemoveService { service: service.id }),
         ServiceState::Turns | ServiceState::Leaves if stuck => Some(Step::RemoveService { service: service.id }),
         ServiceState::Turns | ServiceState::Leaves => None,

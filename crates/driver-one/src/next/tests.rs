@@ -288,7 +288,7 @@ fn a_vm_that_vanished_is_not_made_again_by_itself() {
     assert!(world.vm_of(NODES[0]).is_some());
 }
 
-/// A VM ended while it was faulty: its service warns for ever, and takes no orders.
+/// A faulty VM was terminated: its service stays in WARNING and accepts no requests.
 fn warned() -> World {
     let mut world = World::running();
     let vm = world.vm_of(NODES[0]).expect("it has a VM");
@@ -312,7 +312,7 @@ fn beside_a_service_that_takes_no_orders_another_makes_what_is_missing() {
     let after: Vec<Option<u32>> = NODES[1..].iter().map(|part| world.vm_of(part)).collect();
     assert_eq!((after, world.vm_of("f/lab/coordinator")), (others, coordinator), "no VM was touched");
     assert_eq!((world.view.services.len(), world.view.vms.len()), (2, 4));
-    // The first is gone with its last VM, and no earlier.
+    // The first service is deleted with its last VM, not earlier.
     for part in NODES[1..].iter().chain(&["f/lab/coordinator"]) {
         assert_eq!(world.view.services.len(), 2);
         world.lose(world.vm_of(part).expect("it has a VM"));
@@ -361,7 +361,7 @@ fn found_vms_are_left_alone_until_the_document_is_heard_and_then_kept() {
     assert_eq!(world.settle(), Vec::<String>::new(), "it is as it is wanted");
     assert_eq!(world.view, before);
     assert!(world.records.values().all(|record| record.desired.is_some()));
-    // Another node: in the role that there is, beside the coordinator that there is.
+    // A new node goes into the existing role, beside the existing coordinator.
     world.want("f/lab/node/cpu-3");
     let done = world.settle();
     assert!(done[0].starts_with("scales role supernode") && done[0].ends_with("to 4"), "{done:?}");
@@ -399,7 +399,7 @@ fn a_token_that_the_superlink_does_not_know_is_replaced_once() {
     seen.attributes.insert("FL_ERROR".to_owned(), error);
     world.next();
     assert_eq!(world.records[&id].join_token, None);
-    // What the agent said of the old one does not count for the new one.
+    // The agent's error about the old token does not apply to the new one.
     world.records.get_mut(&id).expect("it is there").join_token = Some("new".to_owned());
     world.next();
     assert_eq!(world.records[&id].join_token.as_deref(), Some("new"));

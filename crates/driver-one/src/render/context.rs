@@ -17,7 +17,7 @@ const OF_ONE_VM: [&str; 2] = ["FL_NODE_CONFIG", "FL_SUPERLINK_ADDRESS"];
 pub const JOIN_TOKEN: &str = "FL_JOIN_TOKEN";
 pub const ADMIN_TOKEN: &str = "FL_ADMIN_TOKEN";
 pub const TUNNEL_KEY: &str = "WG_PRIVATE_KEY";
-/// In front of our variables in a context.
+/// Prefix of our variables in a context.
 pub const PREFIX: &str = "ONEAPP_";
 
 /// What is known of the rest of the federation when an assignment is made.

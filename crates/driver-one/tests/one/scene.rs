@@ -19,9 +19,9 @@ use trellis_spec::{Name, OneImages, OneSite, Persistence};
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// An ordinary user, as sites have them: no administrator of anything.
+/// An ordinary user, without administrator rights.
 const USER: &str = "trellis";
-/// The first after oneadmin and serveradmin.
+/// The first free id after oneadmin and serveradmin.
 pub const USER_ID: i64 = 2;
 
 pub struct Scene {

@@ -125,7 +125,7 @@ async fn a_service_that_is_stuck_is_brought_back() {
     }
 }
 
-/// What the planner does with a part that failed.
+/// Restarts a failed part, as the planner does.
 async fn restart(scene: &Scene, serial: u64, desired: &Desired) {
     let instance = scene.see(&desired.id).await.facts().expect("it is there").instance;
     scene.make(serial, Verb::Restart { id: desired.id.clone(), generation: desired.generation, instance }).await;
@@ -148,7 +148,7 @@ async fn a_vm_that_does_not_boot_is_replaced_with_the_rights_of_an_ordinary_user
     scene.until_ready(&coordinator).await;
     assert_ne!(scene.vms(), first, "another VM took its place");
     assert_eq!(scene.vms().len(), 1);
-    // The same of a node that is added later.
+    // The same for a node that is added later.
     let node = desired(&id("demo/lab/node/pool-0"), 0);
     fail(Some(1));
     scene.make(3, Verb::Create(node.clone())).await;
@@ -178,7 +178,7 @@ async fn a_vm_that_was_turned_off_and_terminated_is_made_again() {
     scene.until_ready(&lost).await;
     assert_eq!((scene.vm_of(&kept), scene.vm_of(&id("demo/lab/coordinator"))), (other, coordinator));
     assert_eq!((scene.vms().len(), scene.cloud().with(|cloud| cloud.services.len())), (3, 2));
-    // Everything goes, however many services there are.
+    // All services are deleted.
     for (serial, part) in [(10, "node/pool-0"), (11, "node/pool-1"), (12, "coordinator")] {
         scene.make(serial, delete(&format!("demo/lab/{part}"))).await;
     }
@@ -205,7 +205,7 @@ async fn a_lost_home_is_recovered_from_the_cloud_and_nothing_is_taken_down() {
         scene.until_ready(&desired).await;
     }
     hear(&wanted(&parts));
-    // The next thing that is asked for is another node.
+    // The next request creates another node.
     let more = id("demo/lab/node/pool-2");
     hear(&wanted(&[parts.as_slice(), std::slice::from_ref(&more)].concat()));
     scene.make(1, Verb::Create(desired(&more, 0))).await;
@@ -234,7 +234,7 @@ async fn why_a_part_waits_is_told_in_the_words_of_the_cloud() {
     scene.until(&node.id, "told why it waits", says("is PENDING: [HOST] Not enough MEMORY on hosts: 3")).await;
     scene.cloud().faults(|faults| faults.unplaced.clear());
     scene.until_ready(&node).await;
-    // Quotas of all kinds reach OneFlow as an error in its log, and in the answer.
+    // OneFlow reports a refusal by any quota in its log and in the answer.
     let memory = scene.cloud().with(|cloud| cloud.used(USER_ID, "MEMORY"));
     let quota = |limit: f64| {
         scene
@@ -254,7 +254,7 @@ async fn why_a_part_waits_is_told_in_the_words_of_the_cloud() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_cloud_is_not_a_broken_one() {
     let scene = Scene::new().await;
-    // Slower than a controller waits for a driver, and as slow as a front-end under load.
+    // Slower than a controller's timeout for a driver, as with a front-end under load.
     let slow = SlowAnswer { server: Server::Flow, matching: "GET /service".to_owned(), delay_ms: 3_500 };
     scene.cloud().faults(|faults| faults.slow = vec![slow]);
     let coordinator = desired(&id("demo/lab/coordinator"), 0);
@@ -268,7 +268,7 @@ async fn a_slow_cloud_is_not_a_broken_one() {
     assert!(matches!(again, Ok(Observation::Seen(_))), "{again:?}");
 }
 
-/// Requests to oned and OneFlow since the last time.
+/// Number of requests to oned and OneFlow since the last call.
 fn requests(scene: &Scene) -> u64 {
     scene.cloud().with(|cloud| std::mem::take(&mut cloud.requests).values().sum())
 }
@@ -281,7 +281,7 @@ async fn nothing_is_asked_for_a_federation_of_which_nothing_is_left() {
     scene.make(9, delete("demo/lab/coordinator")).await;
     scene.until_absent(&id("demo/lab/coordinator")).await;
     scene.until_absent(&id("demo/lab/node/pool-0")).await;
-    // The look that found nothing may still be under way; each of these is longer than many looks.
+    // The last observation may still be running; each pause is longer than many observations.
     let pause = std::time::Duration::from_millis(500);
     let mut quiet = false;
     for _ in 0..20 {
@@ -434,7 +434,7 @@ async fn what_the_site_lacks_is_told_for_good_and_used_once_it_is_there() {
     scene.make(1, Verb::Create(coordinator.clone())).await;
     let why = scene.until_failed(&coordinator.id).await;
     assert!(why.contains("no image later"), "{why}");
-    // Whoever decides hears that starting it again does not help, so that callers need not wait.
+    // The outcome says that a restart does not help, so callers need not wait.
     let instance = scene.see(&coordinator.id).await.facts().expect("it is there").instance;
     let restart = Verb::Restart { id: coordinator.id.clone(), generation: coordinator.generation, instance };
     let outcome = scene.apply(2, restart).await;

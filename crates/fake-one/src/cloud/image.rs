@@ -35,7 +35,7 @@ const KINDS: [&str; 8] = ["OS", "CDROM", "DATABLOCK", "KERNEL", "RAMDISK", "CONT
 impl Cloud {
     pub fn add_image(&mut self, uid: Id, mut template: Template, datastore: Id) -> Result<Id, Refused> {
         self.check_create(uid, "IMAGE")?;
-        // Ordinary users may use the datastores of a new OpenNebula.
+        // A new OpenNebula lets ordinary users use its datastores.
         self.note_right(uid, Right::Use, "DATASTORE");
         if !DATASTORES.iter().any(|(id, ..)| *id == datastore) {
             return Err(Refused::missing("datastore", datastore));

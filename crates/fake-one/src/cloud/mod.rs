@@ -119,9 +119,9 @@ pub struct Cloud {
     pub documents: BTreeMap<Id, Document>,
     pub services: BTreeMap<Id, Service>,
     pub updates: Vec<Update>,
-    /// How often each server was asked for what: the method of oned, or `GET /service`.
+    /// Number of requests by server and request: the method of oned, or `GET /service`.
     pub requests: BTreeMap<(Server, String), u64>,
-    /// What ordinary users needed: `USE IMAGE`, `CREATE VM`.
+    /// Rights that ordinary users have used: `USE IMAGE`, `CREATE VM`.
     pub rights_used: RefCell<BTreeSet<String>>,
     pub orders: Vec<Order>,
     next_update: u64,

@@ -15,7 +15,7 @@ pub struct User {
     pub password: String,
     pub tokens: Vec<String>,
     pub template: Template,
-    /// What their VMs may use together: `VMS`, `CPU`, `MEMORY` in MB. What is not named is not limited.
+    /// Limits on the sum over the user's VMs: `VMS`, `CPU`, `MEMORY` in MB. Absent metrics are unlimited.
     pub vm_quota: BTreeMap<String, f64>,
 }
 
@@ -55,7 +55,7 @@ impl Right {
     }
 }
 
-/// What ordinary users may make, by the rules of a new OpenNebula.
+/// Objects that ordinary users may create, by the default ACL rules of OpenNebula.
 const CREATABLE: [&str; 4] = ["VM", "TEMPLATE", "IMAGE", "DOCUMENT"];
 const OWNER_ONLY: [bool; 9] = [true, true, false, false, false, false, false, false, false];
 
@@ -98,7 +98,7 @@ impl Cloud {
         gid == 0 || (owned.uid == uid && granted(0)) || (owned.gid == gid && granted(1)) || granted(2)
     }
 
-    /// Whether an ordinary user may make such objects. Networks are the administrators'.
+    /// Whether the user may create objects of this kind. Ordinary users cannot create networks.
     pub fn check_create(&self, uid: Id, kind: &'static str) -> Result<(), Refused> {
         if self.users.get(&uid).is_none_or(|user| user.gid == 0) {
             return Ok(());
@@ -110,7 +110,7 @@ impl Cloud {
         }
     }
 
-    /// Every right that an ordinary user has needed so far: `USE IMAGE`, `MANAGE VM`.
+    /// Records a right that an ordinary user needs: `USE IMAGE`, `MANAGE VM`.
     pub fn note_right(&self, uid: Id, right: Right, kind: &str) {
         if self.users.get(&uid).is_some_and(|user| user.gid != 0) {
             self.rights_used.borrow_mut().insert(format!("{} {kind}", right.name()));
@@ -136,13 +136,13 @@ impl Cloud {
         Lock { level, owner: uid, time: self.now_s() }
     }
 
-    /// How much of a quota a user's VMs use.
+    /// Quota usage of the user's VMs.
     pub fn used(&self, uid: Id, metric: &str) -> f64 {
         let own = self.vms.values().filter(|vm| vm.owned.uid == uid && !vm.is_done());
         own.map(|vm| share(&vm.template, metric)).sum()
     }
 
-    /// Whether another VM fits into its owner's quotas.
+    /// Checks whether another VM fits into the owner's quotas.
     pub(super) fn quota(&self, uid: Id, wanted: &Template) -> Result<(), Refused> {
         let Some(user) = self.users.get(&uid) else { return Ok(()) };
         let over =
@@ -157,7 +157,7 @@ impl Cloud {
     }
 }
 
-/// What one VM counts for in a quota.
+/// Quota usage of one VM.
 fn share(template: &Template, metric: &str) -> f64 {
     match metric {
         "VMS" => 1.0,

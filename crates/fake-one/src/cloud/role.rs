@@ -48,11 +48,11 @@ pub struct Role {
     pub leaving: Vec<Id>,
     /// VMs that must run before the deployment or the scaling of the role is over; `None`: OneFlow waits for none.
     pub awaited: Option<Vec<Id>>,
-    /// What the watchdog last heard of each VM: it acts on events, not on states.
+    /// The last condition of each VM that the watchdog processed: it acts on changes, not on states.
     pub noticed: BTreeMap<Id, Condition>,
 }
 
-/// What a state of a VM means to the watchdog.
+/// VM states as the watchdog classifies them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     Running,

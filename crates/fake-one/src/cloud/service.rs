@@ -74,7 +74,7 @@ pub struct Service {
     pub made: Vec<Id>,
     /// A role on its way out.
     pub removing: Option<String>,
-    /// The watchdog looks after it: from RUNNING on, until OneFlow scales or changes it.
+    /// The watchdog checks the service: from RUNNING on, until OneFlow scales or changes it.
     pub watched: bool,
 }
 
@@ -134,7 +134,7 @@ impl Service {
         }
     }
 
-    /// It runs, and the watchdog hears of all its VMs anew.
+    /// Enters RUNNING; the watchdog processes the condition of every VM again.
     pub fn run_watched(&mut self, now_s: u64) {
         self.turn(now_s, ServiceState::Running);
         self.watched = true;

@@ -56,7 +56,7 @@ impl Cloud {
         self.scale_vms(id, at).map_err(|text| FlowError::new(500, text))
     }
 
-    /// `Err` if oned refused a VM: the service has failed then.
+    /// `Err` if oned refused a VM; the service has then failed.
     fn scale_vms(&mut self, id: Id, at: usize) -> Result<(), String> {
         let now = self.now_s();
         let role = self.services[&id].roles[at].clone();
@@ -111,7 +111,7 @@ impl Cloud {
                 let failed: Vec<usize> = roles.filter(|(_, role)| role.is_deploying()).map(|(at, _)| at).collect();
                 for at in failed {
                     self.recover_vms(id, at, uid);
-                    // What is refused stands in the log; the state stays.
+                    // A refusal is in the log; the state does not change.
                     let _ = self.deploy_nodes(id, at);
                 }
             }
@@ -149,7 +149,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// Failed VMs try again, if the user may ask for that; others are resumed. These are waited for.
+    /// Retries failed VMs if the user may do so, and resumes the others. The service waits for these VMs.
     fn recover_vms(&mut self, id: Id, at: usize, uid: Id) {
         let now = self.now_s();
         let role = self.services[&id].roles[at].clone();
@@ -160,7 +160,7 @@ impl Cloud {
             let retried = match failed {
                 true => self.check(uid, &owned, Right::Admin, "VM").and_then(|()| self.recover_vm(vm, 2)),
                 false => {
-                    // One that ended, or is on its way already, cannot be resumed, and needs not.
+                    // A VM that ended or is starting cannot be resumed, and need not be.
                     let _ = self.act(vm, "resume");
                     Ok(())
                 }

@@ -34,7 +34,7 @@ impl Cloud {
                 service.turn(now, ServiceState::DeployingNets);
             }
             ServiceState::DeployingNets => self.deploy_networks(id),
-            // A service that is recovered keeps its state until its VMs run.
+            // A recovered service keeps its state until its VMs run.
             ServiceState::Deploying | ServiceState::FailedDeploying => self.deploying(id),
             ServiceState::Running | ServiceState::Warning => self.watch(id),
             ServiceState::Scaling | ServiceState::FailedScaling => self.scaling(id),
@@ -69,7 +69,7 @@ impl Cloud {
         }
     }
 
-    /// `Err`, and the service has failed, if a VM could not be made.
+    /// `Err` if a VM could not be created; the service has then failed.
     pub(super) fn deploy_roles(&mut self, id: Id, roles: &[usize]) -> Result<(), String> {
         let now = self.now_s();
         for at in roles {
@@ -91,7 +91,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// As many VMs as are missing; they are waited for. `Err` if oned refused one; why stands in the log.
+    /// Creates the missing VMs, for which the service then waits. `Err` if oned refused one; the log has the reason.
     pub(super) fn deploy_nodes(&mut self, id: Id, at: usize) -> Result<(), String> {
         let now = self.now_s();
         let (uid, role) = (self.services[&id].owned.uid, self.services[&id].roles[at].clone());
@@ -169,7 +169,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// How those are that OneFlow waits for. One that ended, or was stopped by somebody, is not waited for.
+    /// State of the VMs that OneFlow waits for. VMs that ended or were stopped by a user are ignored.
     fn fleet(&self, vms: &[Id], gated: bool) -> Fleet {
         let mut fleet = Fleet::Up;
         for vm in vms.iter().filter_map(|vm| self.vms.get(vm)).filter(|vm| !vm.is_done() && !vm.is_at_rest()) {
@@ -221,8 +221,8 @@ impl Cloud {
         }
     }
 
-    /// The watchdog. A VM that is done lowers the cardinality, and takes no warning back; a faulty one is a warning until
-    /// a VM of the same role comes up.
+    /// The watchdog. An ended VM lowers the cardinality and does not end a warning. A faulty VM causes a warning
+    /// until a VM of the same role comes up.
     fn watch(&mut self, id: Id) {
         if !self.services[&id].watched {
             return;

@@ -54,7 +54,7 @@ pub(super) enum Aim {
 }
 
 const HOSTS: i64 = 2;
-/// In front of what oned says of a VM; the true date would say nothing more.
+/// Date that oned prepends to messages of a VM. A constant: the real date adds no information.
 const RECORDED_DATE: &str = "Sun Nov 15 07:25:28 2026";
 
 impl Vm {
@@ -70,12 +70,12 @@ impl Vm {
         self.state == VmState::Active && self.lcm.is_failure()
     }
 
-    /// Its host does not answer.
+    /// The host of the VM does not answer.
     pub fn is_lost(&self) -> bool {
         self.state == VmState::Active && self.lcm == LcmState::Unknown
     }
 
-    /// Stopped by somebody, and nothing happens with it.
+    /// The VM was stopped by a user and does not change.
     pub fn is_at_rest(&self) -> bool {
         matches!(self.state, VmState::Poweroff | VmState::Undeployed | VmState::Stopped | VmState::Suspended)
     }
@@ -193,7 +193,7 @@ impl Cloud {
         }
     }
 
-    /// The scheduler says of a VM that it cannot place why, and takes it back once it can.
+    /// Sets the scheduler's message on a VM that it cannot place, and removes it once it can.
     fn waits_for_room(&mut self, id: Id) -> bool {
         let name = self.vms[&id].owned.name.clone();
         let why = self.faults.unplaced(&name);

@@ -166,7 +166,7 @@ fn trellis_superlink(arguments: &mut Arguments<'_>, call: &SuperLink<'_>) {
         arguments.set("--admin-token-file", file);
     }
     if call.isolation == Isolation::Process {
-        // The SuperExec beside it runs as another user, and the network of a pod has no other programs.
+        // The SuperExec container runs as another user, and the pod's network has no other programs.
         arguments.set("--serverappio-trust", "machine");
     }
     if let Some(directory) = call.state {
@@ -176,7 +176,7 @@ fn trellis_superlink(arguments: &mut Arguments<'_>, call: &SuperLink<'_>) {
     trellis_monitoring(arguments, call.metrics, call.json_logs);
 }
 
-/// Not `required`: the kernels of a cluster's machines are not known here. A user who knows them gives it.
+/// Not `required`, because the kernels of the cluster's machines are unknown here. Users can set it.
 fn trellis_sandbox(arguments: &mut Arguments<'_>, isolation: Isolation) {
     if isolation == Isolation::Subprocess {
         arguments.set("--sandbox", "best-effort");

@@ -38,7 +38,7 @@ fn superlink_policy(scene: &Scene<'_>) -> Value {
         targets.dedup();
         targets.into_iter().map(|target| json!({"protocol": "TCP", "port": target})).collect()
     };
-    // Users are served at another port wherever the SuperLink has one. Nodes of sites dial the first.
+    // The SuperLink serves users on a separate port if it has one. Nodes of other sites dial the fleet port.
     let dialled: Vec<i32> = scene.pools().map(|(_, programs)| scene.dialled(programs.supernode)).collect();
     let mut nodes = json!({"ports": of(&|port| port.name == "fleet" || dialled.contains(&port.port))});
     let sites = &federation.spec.sites;

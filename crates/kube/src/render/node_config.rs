@@ -45,7 +45,7 @@ fn toml(value: &str, pool: &str, size: i32) -> String {
     }
 }
 
-/// As TOML writes them: a sign, no leading zeros. Other digits stay text, `007` too, and `-0`, which would arrive as 0.
+/// An integer as in TOML: optional sign, no leading zeros. `007` stays text, and so does `-0`, which would become 0.
 fn is_integer(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

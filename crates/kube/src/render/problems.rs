@@ -158,7 +158,7 @@ fn monitoring(scene: &Scene<'_>, notes: &mut Vec<Problem>) {
     }
 }
 
-/// `kubectl scale` writes one field, and people read another.
+/// `kubectl scale` writes `spec.scaling.replicas`, which overrides the pool's own `replicas`.
 fn scaling(scene: &Scene<'_>, notes: &mut Vec<Problem>) {
     let spec = &scene.federation.spec;
     let scaled = spec.scaling.as_ref().and_then(|scaling| scaling.replicas).zip(spec.scaled_pool());

@@ -136,7 +136,7 @@ fn rendered_policy(fields: &Value) -> Value {
     object(&rendered, "NetworkPolicy", "fed-superlink")["spec"]["ingress"].clone()
 }
 
-/// Nodes reach the port that they dial and no other, wherever users have one of their own.
+/// Nodes reach only the port that they dial, if users have a separate one.
 #[test]
 fn nodes_do_not_reach_the_port_of_users() {
     for (superlink, supernode, expected) in [
@@ -156,7 +156,7 @@ fn nodes_do_not_reach_the_port_of_users() {
     }
 }
 
-/// After `kubectl scale`, the size of the pool is another field's; the status says so.
+/// After `kubectl scale`, another field sets the size of the pool; the status reports it.
 #[test]
 fn a_size_without_effect_is_told() {
     let notes = |scaling: i32| {

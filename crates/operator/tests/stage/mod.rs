@@ -65,7 +65,7 @@ impl Drop for Operator {
 
 static KUBELET: OnceLock<Kubelet> = OnceLock::new();
 
-/// The kubelet of this test binary, once there is a stage with controllers.
+/// The shared kubelet of this test binary. Requires a stage with controllers.
 pub fn kubelet() -> &'static Kubelet {
     KUBELET.get().expect("a stage with controllers")
 }

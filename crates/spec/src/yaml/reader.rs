@@ -1,12 +1,12 @@
-//! YAML or JSON as plain values. The limits on size, depth and aliases are those of Federation documents, because it is the
-//! same parser: no other code of the workspace may parse YAML.
+//! Reads YAML or JSON as plain values, with the parser of Federation documents and its limits on size, depth and
+//! aliases. No other code of the workspace may parse YAML.
 
 use serde_json::{Map, Number, Value as Json};
 
 use crate::problem::{Notes, Problems};
 use crate::tree::{self, Node, Value};
 
-/// All documents of a text that are not empty. `file` is only named in problems.
+/// Reads all non-empty documents of a text. `file` only appears in problems.
 pub fn read(text: &str, file: &str) -> Result<Vec<Json>, Problems> {
     let notes = Notes::new(file);
     let documents = tree::parse(text, &notes);
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Far above what a refusal takes, and far below what an attack without limits takes.
+    /// Far above the time of a refusal, and far below the time of an attack without limits.
     const MAX_REFUSAL_TIME: Duration = Duration::from_secs(5);
 
     #[test]
@@ -67,7 +67,7 @@ mod tests {
             "a": 1, "b": "1", "c": [true, null, 1.5, -2000.0, "2024-01-01", 18_446_744_073_709_551_615_u64], "d": {"e": "text"}
         });
         assert_eq!(read(text, "x").expect("good"), [expected, json!({"f": null})]);
-        // An alias that stays small is honest.
+        // A small alias is accepted.
         assert_eq!(read("a: &a [1]\nb: *a\n", "x").expect("good"), [json!({"a": [1], "b": [1]})]);
         assert_eq!(read("a: 1\na: 2\n", "x").expect_err("two").0.len(), 1);
         assert!(read("a: {", "x").is_err());
