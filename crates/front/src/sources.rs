@@ -10,6 +10,9 @@ use tokio::sync::Semaphore;
 /// Prefix length of an IPv6 network as providers assign it; the customer chooses the other bits.
 const IPV6_NETWORK_BITS: u32 = 64;
 
+/// From this number of keys on, every new share sweeps: two shares that end at once can leave their key behind.
+const SWEEP_KEYS: usize = 1024;
+
 /// An address as limits count it: all addresses of one IPv6 network are one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source(IpAddr);
@@ -60,7 +63,7 @@ impl<K: Hash + Eq> Rate<K> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let Counted { keys, others } = &mut *counted;
         if keys.len() >= self.max_keys && !keys.contains_key(&key) {
-            keys.retain(|_, bucket| self.refilled(bucket, now_s) < self.burst || bucket.refused > 0);
+            keys.retain(|_, bucket| self.refilled(bucket, now_s) < self.burst);
         }
         let bucket = if keys.len() < self.max_keys || keys.contains_key(&key) {
             keys.entry(key).or_insert(Bucket { left: self.burst, at_s: now_s, refused: 0 })
@@ -101,8 +104,13 @@ impl<K: Hash + Eq + Clone> Allowance<K> {
     }
 
     pub fn share(self: &Arc<Self>, key: K) -> Share<K> {
-        let permits =
-            Arc::clone(self.keys().entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.permits))));
+        let mut keys = self.keys();
+        if keys.len() >= SWEEP_KEYS {
+            keys.retain(|_, permits| Arc::strong_count(permits) > 1);
+        }
+        let permits = keys.entry(key.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.permits)));
+        let permits = Arc::clone(permits);
+        drop(keys);
         Share { permits, of: Arc::clone(self), key }
     }
 

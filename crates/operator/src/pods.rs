@@ -91,9 +91,11 @@ pub async fn look(context: &Context, key: &Key, federation: &Federation, seen: &
         return recent;
     }
     let labels = selector(&instance_labels(&key.name));
-    let pods = list(context, &POD, &key.namespace, ListParams::default().labels(&labels).limit(MAX_PODS)).await;
+    let pods = list(context, &POD, &key.namespace, ListParams::default().labels(&labels).limit(MAX_PODS))
+        .await
+        .unwrap_or_default();
     let failed = ListParams::default().fields("reason=FailedCreate").limit(MAX_EVENTS);
-    let events = list(context, &EVENT, &key.namespace, failed).await;
+    let events = list(context, &EVENT, &key.namespace, failed).await.unwrap_or_default();
     let now = jiff::Timestamp::now();
     let mut found = Found { again: Some(LOOK_INTERVAL), ..Found::default() };
     for workload in lagging {
@@ -121,7 +123,7 @@ pub async fn look(context: &Context, key: &Key, federation: &Federation, seen: &
 pub async fn release(context: &Context, key: &Key) -> Option<Duration> {
     let labels = selector(&node_labels(&key.name));
     let pods = list(context, &POD, &key.namespace, ListParams::default().labels(&labels).limit(MAX_PODS)).await;
-    for pod in &pods {
+    for pod in pods.iter().flatten() {
         let grace_s = pod["metadata"]["deletionGracePeriodSeconds"].as_u64();
         // A pod that is not being deleted stays: objects may outlive their federation (orphan deletion).
         if grace_s.is_some_and(|grace_s| grace_s > DELETED_GRACE_S.into())
@@ -130,7 +132,7 @@ pub async fn release(context: &Context, key: &Key) -> Option<Duration> {
             tracing::warn!(federation = %key, %error, "a node of a deleted federation drains in vain");
         }
     }
-    if pods.is_empty() || context.looks.deleted_for(key) > DELETED_LIMIT {
+    if pods.is_some_and(|pods| pods.is_empty()) || context.looks.deleted_for(key) > DELETED_LIMIT {
         context.looks.is_over(key);
         return None;
     }
@@ -154,17 +156,17 @@ fn selector(labels: &Map<String, Value>) -> String {
 
 /// Returns an empty list on errors, such as a missing permission or an unreachable API server: the status then has
 /// fewer details, and the reconcile continues.
-async fn list(context: &Context, kind: &Kind, namespace: &str, which: ListParams) -> Vec<Value> {
+async fn list(context: &Context, kind: &Kind, namespace: &str, which: ListParams) -> Option<Vec<Value>> {
     let api: Api<Fresh> = context.api(kind, Some(namespace));
     match timeout(LIST_LIMIT, api.list(&which)).await {
-        Ok(Ok(found)) => found.items.into_iter().map(|fresh| fresh.object).collect(),
+        Ok(Ok(found)) => Some(found.items.into_iter().map(|fresh| fresh.object).collect()),
         Ok(Err(error)) => {
             tracing::warn!(kind = kind.plural, namespace, %error, "cannot be listed");
-            Vec::new()
+            None
         }
         Err(_) => {
             tracing::warn!(kind = kind.plural, namespace, "the API server did not answer in time");
-            Vec::new()
+            None
         }
     }
 }

@@ -83,7 +83,18 @@ impl Sandbox {
     /// The enforcement level. `separate_user` is only known after [`Sandbox::prepare`].
     pub fn level(&self) -> Level {
         let separate = self.common().as_ref().is_some_and(|common| common.separate_user);
-        Level::of(&self.settings, &self.kernel, self.over_tcp, separate)
+        let mut level = Level::of(&self.settings, &self.kernel, self.over_tcp, separate);
+        level.limits.extend(self.exposing().map(|path| {
+            format!("apps can change keys and databases: --app-data {}:rw contains the state directory", path.display())
+        }));
+        level
+    }
+
+    /// Writable data paths that contain the state directory.
+    fn exposing(&self) -> impl Iterator<Item = &Path> {
+        let state = fs::canonicalize(&self.state).unwrap_or_else(|_| self.state.clone());
+        let writable = self.settings.data.iter().filter(|data| data.writable).map(|data| data.path.as_path());
+        writable.filter(move |path| fs::canonicalize(path).is_ok_and(|path| state.starts_with(path)))
     }
 
     /// Logs the level at startup; `true` marks warnings.

@@ -22,7 +22,8 @@ fn outside(setting: &'static str, path: &str, models_dir: &Path) -> Option<Probl
     }
     // `RUN@ROUND` names a round in the run's directory.
     let name = path.split_once('@').map_or(path, |(run, _)| run);
-    match is_below(models_dir, &models_dir.join(name)) {
+    let below = |name: &str| is_below(models_dir, &models_dir.join(name));
+    match below(name).and_then(|is_below| Ok(is_below && below(path)?)) {
         Ok(true) => None,
         Ok(false) => Some(Problem::new(setting, format!("{path:?} leads out of the directory of models"), advice)),
         Err(error) => Some(Problem::new(setting, format!("{path:?} cannot be checked: {error}"), advice)),
@@ -69,6 +70,8 @@ mod tests {
         std::fs::write(models.join("first.npz"), "").unwrap();
         std::fs::write(root.path().join("secret.npz"), "").unwrap();
         symlink("..", models.join("up")).unwrap();
+        std::fs::create_dir(models.join("a")).unwrap();
+        symlink("..", models.join("a@b")).unwrap();
         symlink("/nowhere/at/all", models.join("dangling")).unwrap();
         symlink("first.npz", models.join("same")).unwrap();
         symlink(&models, root.path().join("linked")).unwrap();
@@ -84,6 +87,7 @@ mod tests {
             ("../secret.npz", false),
             ("up/secret.npz", false),
             ("up@1", false),
+            ("a@b/secret.npz", false),
             ("dangling", false),
             ("dangling/new", false),
         ] {
