@@ -128,7 +128,13 @@ bench: release ## measure SuperLinks, whole rounds and aggregation beside the or
 .PHONY: fuzz
 fuzz: ## feed garbage to a decoder for FUZZ_SECONDS (600); FUZZ_TARGET: object_decoder, headers and frames (read before the sender is known), context (of a VM), join (files of --join), document (Federations)
 	@command -v cargo-fuzz > /dev/null || { echo "cargo-fuzz is missing; install it with: cargo install --locked cargo-fuzz"; exit 1; }
+	mkdir -p fuzz/corpus/$(FUZZ_TARGET) && tar -xzf fuzz/corpus/$(FUZZ_TARGET).tar.gz -C fuzz/corpus/$(FUZZ_TARGET)
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ_TARGET) -- -max_total_time=$(FUZZ_SECONDS)
+
+.PHONY: fuzz-corpus
+fuzz-corpus: ## minimise the inputs that `make fuzz` found for FUZZ_TARGET, and keep them in the tree
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz cmin $(FUZZ_TARGET)
+	tar --sort=name --owner=0 --group=0 --mtime=@0 -C fuzz/corpus/$(FUZZ_TARGET) -cf - . | gzip -9n > fuzz/corpus/$(FUZZ_TARGET).tar.gz
 
 .PHONY: release
 release: ## build the binary as it is shipped: static where the C library can be linked so
