@@ -44,6 +44,8 @@ pub struct Client {
     /// On its own data, with the global model.
     pub eval_loss: Option<f64>,
     pub eval_accuracy: Option<f64>,
+    /// Of its evaluation: `num-examples`.
+    pub eval_examples: Option<f64>,
     /// How many examples of each label it has, where the app tells by the metric `label-counts`; else empty.
     pub label_counts: Vec<f64>,
 }
@@ -57,6 +59,7 @@ impl Client {
             train_loss: None,
             eval_loss: None,
             eval_accuracy: None,
+            eval_examples: None,
             label_counts: Vec::new(),
         }
     }

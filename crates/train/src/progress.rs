@@ -221,6 +221,7 @@ fn health(
         let client = clients.entry(told.node).or_insert_with(|| Client::new(told.node));
         client.eval_loss = containing(&told.metrics, "loss");
         client.eval_accuracy = containing(&told.metrics, "acc");
+        client.eval_examples = Some(told.weight);
         if client.label_counts.is_empty() {
             client.label_counts = list(&told.metrics, LABEL_COUNTS);
         }

@@ -23,9 +23,12 @@ const VERY_SKEWED: f64 = 0.6;
 const SKEW_APART: f64 = 0.1;
 /// Fewer labels than this say nothing about a client: 0.3 apart is then chance.
 const MIN_LABELS: f64 = 20.0;
-/// The global model is that much more accurate at one client than at another. Alike clients with a hundred examples
-/// differ by up to 0.15 by chance.
+/// The global model is that much more accurate at one client than at another.
 const UNLIKE_ACCURACY: f64 = 0.3;
+/// Losses and accuracies over fewer examples than this differ by chance.
+const MIN_EVALUATED: f64 = 20.0;
+/// Standard deviations by which the chi-squared statistic of the accuracies must exceed its mean.
+const CHANCE_DEVIATIONS: f64 = 4.0;
 /// The deviation of the clients' losses over their mean, where there is no accuracy.
 const UNLIKE_LOSS: f64 = 0.75;
 /// One client with more than half of the weight decides every mean alone.
@@ -158,7 +161,8 @@ pub fn unlike(history: &[Round]) -> Option<Finding> {
         return None;
     }
     let last = history.last()?;
-    let accuracies = values(last, |client| client.eval_accuracy);
+    let measured = |client: &Client| client.eval_examples.is_some_and(|examples| examples >= MIN_EVALUATED);
+    let accuracies = values(last, |client| client.eval_accuracy.filter(|_| measured(client)));
     let by_value = |left: &&(NodeId, f64), right: &&(NodeId, f64)| left.1.total_cmp(&right.1);
     if accuracies.len() >= MIN_CLIENTS {
         let (worst, low) = *accuracies.iter().min_by(by_value)?;
@@ -168,10 +172,10 @@ pub fn unlike(history: &[Round]) -> Option<Finding> {
              at node {worst}. Their data are not alike."
         );
         let numbers = [("best-accuracy", high), ("worst-accuracy", low)];
-        return (high - low >= UNLIKE_ACCURACY)
+        return (high - low >= UNLIKE_ACCURACY && differ_beyond_chance(last, measured))
             .then(|| Finding::new("unlike-clients", Severity::Notice, what, &numbers, NON_IID_ADVICE));
     }
-    let losses = values(last, |client| client.eval_loss);
+    let losses = values(last, |client| client.eval_loss.filter(|_| measured(client)));
     if losses.len() < MIN_CLIENTS {
         return None;
     }
@@ -186,6 +190,23 @@ pub fn unlike(history: &[Round]) -> Option<Finding> {
     let numbers = [("mean-loss", average), ("loss-deviation", deviation), ("worst-loss", high)];
     (average > 0.0 && deviation >= UNLIKE_LOSS * average)
         .then(|| Finding::new("unlike-clients", Severity::Notice, what, &numbers, NON_IID_ADVICE))
+}
+
+/// Whether clients with data alike would hardly have accuracies this far apart: a chi-squared test of equal proportions.
+fn differ_beyond_chance(round: &Round, measured: impl Fn(&Client) -> bool) -> bool {
+    let tests: Vec<(f64, f64)> = round
+        .clients
+        .iter()
+        .filter(|client| measured(client))
+        .filter_map(|client| {
+            Some((client.eval_accuracy.filter(|accuracy| accuracy.is_finite())?, client.eval_examples?))
+        })
+        .collect();
+    let examples: f64 = tests.iter().map(|(_, examples)| examples).sum();
+    let pooled = tests.iter().map(|(accuracy, examples)| accuracy * examples).sum::<f64>() / examples;
+    let squares: f64 = tests.iter().map(|(accuracy, examples)| examples * (accuracy - pooled).powi(2)).sum();
+    let freedom = tests.len() as f64 - 1.0;
+    squares > pooled * (1.0 - pooled) * (freedom + CHANCE_DEVIATIONS * (2.0 * freedom).sqrt())
 }
 
 pub fn dominating(history: &[Round]) -> Option<Finding> {

@@ -10,6 +10,7 @@ fn clients() -> Vec<Client> {
         train_loss: Some(0.5),
         eval_loss: Some(0.55 + 0.01 * id as f64),
         eval_accuracy: Some(0.8 + 0.01 * id as f64),
+        eval_examples: Some(100.0),
         ..Client::new(NodeId(id))
     };
     (1..=10).map(client).collect()
@@ -176,6 +177,25 @@ fn clients_that_the_model_suits_unequally() {
         told(&history)
             .contains("their losses are 1.1460 on average, with a deviation of 1.6182, and 6.0000 at node 4.")
     );
+}
+
+/// Parts of one data set at random: small test sets make accuracies that differ by chance.
+#[test]
+fn clients_with_data_alike_and_few_examples_are_not_called_unlike() {
+    for (examples, accuracies) in [(2.0, [0.0, 0.5, 1.0]), (20.0, [0.30, 0.45, 0.60]), (40.0, [0.35, 0.5, 0.65])] {
+        let mut history = training(&[2.3, 1.1]);
+        for (index, client) in history[1].clients.iter_mut().enumerate() {
+            client.eval_accuracy = Some(accuracies[index % 3]);
+            client.eval_loss = Some(if examples < 20.0 { (index % 3) as f64 * 3.0 } else { 1.0 });
+            client.eval_examples = Some(examples);
+            client.train_loss = None;
+        }
+        assert_eq!(told(&history), "", "{examples} examples");
+        for client in &mut history[1].clients {
+            client.eval_examples = Some(400.0);
+        }
+        assert_eq!(codes(&history), ["unlike-clients"], "the same accuracies over 400 examples");
+    }
 }
 
 #[test]
