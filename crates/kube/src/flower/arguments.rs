@@ -100,6 +100,8 @@ pub struct SuperLink<'s> {
     /// A directory that outlives the program.
     pub state: Option<&'s str>,
     pub admin_token: Option<&'s str>,
+    /// The name of its Service with the namespace: `NAME.NAMESPACE`.
+    pub service: &'s str,
     pub metrics: bool,
     pub json_logs: bool,
     pub given: &'s [String],
@@ -162,6 +164,8 @@ fn trellis_superlink(arguments: &mut Arguments<'_>, call: &SuperLink<'_>) {
         arguments.set("--host", "0.0.0.0");
         arguments.set("--control-api-address", format_args!("0.0.0.0:{CONTROL_PORT}"));
         arguments.set("--fleet-api-address", format_args!("0.0.0.0:{FLEET_PORT}"));
+        // With TLS the certificate has this name. `NAME` and `NAME.NAMESPACE.svc` are allowed without a flag.
+        arguments.set("--allowed-host", call.service);
     } else if let Some(file) = call.admin_token {
         arguments.set("--admin-token-file", file);
     }

@@ -20,6 +20,8 @@ const SUPEREXEC_CONTAINER: &str = "superexec-clientapp";
 const DEFAULT_DRAIN_S: u32 = 600;
 /// A node of Flower ends at once when it is told to, and never if it is told in its first seconds.
 const FLOWER_GRACE_S: u32 = 30;
+/// A node that drains gives up if its SuperLink is unreachable for this long. A SuperLink pod is replaced in less.
+const DRAIN_SUPERLINK_TIMEOUT: &str = "30s";
 const POD_NAME: &str = "POD_NAME";
 /// Of pods of a StatefulSet, since Kubernetes 1.28.
 const POD_INDEX_LABEL: &str = "metadata.labels['apps.kubernetes.io/pod-index']";
@@ -125,8 +127,18 @@ fn pod_template(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Valu
     let mut containers = vec![node_container(scene, pool, programs, &gpus, &outfit).render()];
     if programs.supernode.is_trellis() {
         // What it has been told to do it still does, for as long as the pod may take to end: rounds do not wait for a node
-        // that will never answer.
-        let command = ["trellis", "supernode", "drain", "--wait", "--state-dir", TRELLIS_STATE];
+        // that will never answer. A kubelet does not interrupt the hook when the grace period is shortened, so the hook
+        // itself ends if the federation, and its SuperLink, are deleted.
+        let command = [
+            "trellis",
+            "supernode",
+            "drain",
+            "--wait",
+            "--superlink-timeout",
+            DRAIN_SUPERLINK_TIMEOUT,
+            "--state-dir",
+            TRELLIS_STATE,
+        ];
         containers[0]["lifecycle"] = json!({"preStop": {"exec": {"command": command}}});
     }
     containers.extend(superexec_container(scene, pool, programs, &gpus).map(Container::render));

@@ -164,6 +164,7 @@ fn program_container<'s>(scene: &Scene<'s>, outfit: &Outfit) -> Container<'s> {
     let spec = &scene.federation.spec;
     let (superlink, program) = (&spec.superlink, scene.programs.superlink);
     let admin = scene.ground.trust.as_ref().and_then(|trust| trust.admin_secret.as_ref());
+    let service = format!("{}.{}", scene.federation.superlink_name(), scene.federation.namespace);
     let call = arguments::SuperLink {
         program,
         isolation: spec.isolation_mode,
@@ -171,6 +172,7 @@ fn program_container<'s>(scene: &Scene<'s>, outfit: &Outfit) -> Container<'s> {
         node_auth: spec.security.node_auth,
         state: (durability(scene) != Durability::Given).then_some(state_directory(program)),
         admin_token: admin.map(|_| ADMIN_TOKEN_FILE),
+        service: &service,
         metrics: spec.monitoring.metrics,
         json_logs: spec.monitoring.json_logs,
         given: &superlink.extra_args,

@@ -170,6 +170,9 @@ impl Step<'_> {
         }
         self.end();
         self.next.follow = self.next.status.active.iter().any(|job| job.submitted.is_some());
+        if told::is_edited_after_end(self.run) {
+            self.tell(true, "EditIgnored", told::EDIT_ADVICE.to_owned());
+        }
         told::tell(&mut self.next.status, self.run, self.seen, &problems, self.now);
     }
 

@@ -31,6 +31,16 @@ pub(super) fn tell(status: &mut RunStatus, run: &FederationRun, seen: &Seen, pro
     conditions(status, run, !problems.is_empty(), now);
 }
 
+/// The condition of a finished run whose spec was changed afterwards.
+const EDIT_IGNORED: &str = "EditIgnored";
+pub(super) const EDIT_ADVICE: &str = "the run has ended, so only a change of ttlSecondsAfterFinished has an effect; \
+                                      create another FederationRun to run again";
+
+/// Whether the spec changed since the last reconcile, which had already recorded the end of the run.
+pub(super) fn is_edited_after_end(run: &FederationRun) -> bool {
+    is_over(&run.status, run) && run.status.observed_generation.is_some_and(|observed| observed < run.generation)
+}
+
 /// One that is no schedule, and has had its run.
 fn is_over(status: &RunStatus, run: &FederationRun) -> bool {
     run.spec.schedule.is_none() && status.active.is_empty() && !status.history.is_empty()
@@ -93,6 +103,11 @@ fn conditions(status: &mut RunStatus, run: &FederationRun, unsound: bool, now: i
     let before = std::mem::take(&mut status.conditions);
     status.conditions =
         wanted.into_iter().map(|(kind, holds)| condition(kind, holds, word, status, run, &before, now)).collect();
+    let known = before.iter().any(|condition| condition.kind == EDIT_IGNORED);
+    if ended && (known || is_edited_after_end(run)) {
+        let edited = condition(EDIT_IGNORED, true, "RunEnded", status, run, &before, now);
+        status.conditions.push(Condition { message: EDIT_ADVICE.to_owned(), ..edited });
+    }
 }
 
 fn condition(

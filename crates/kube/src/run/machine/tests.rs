@@ -405,3 +405,21 @@ proptest! {
         prop_assert!(at_work.iter().all(|id| followed.contains(id)), "{:?} {:?}", at_work, followed);
     }
 }
+
+#[test]
+fn an_edit_after_the_end_is_reported_and_has_no_effect() {
+    let mut run = run(json!({}));
+    let done = seen(vec![at_superlink(1, 1, Phase::Completed)]);
+    step(&mut run, &done, NOON);
+    step(&mut run, &done, NOON + 1);
+    let over = step(&mut run, &done, NOON + 61);
+    assert_eq!((over.effects.len(), holds(&run, "Complete"), holds(&run, "EditIgnored")), (0, true, false));
+
+    run.generation += 1;
+    run.spec.rounds = Some(9);
+    let edited = step(&mut run, &done, NOON + 70);
+    assert!(matches!(&edited.effects[..], [Effect::Tell { warning: true, reason: "EditIgnored", .. }]));
+    assert!(holds(&run, "EditIgnored") && holds(&run, "Complete"));
+    let later = step(&mut run, &done, NOON + 80);
+    assert_eq!((later.effects, holds(&run, "EditIgnored")), (vec![], true), "told once, and the condition stays");
+}
