@@ -12,6 +12,7 @@ const { chromium } = packages("playwright-core");
 const AXE = readFileSync(packages.resolve("axe-core/axe.min.js"), "utf8");
 
 const LIMIT_MS = 30_000;
+const NARROW_PX = 640;
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -48,14 +49,14 @@ export async function visit({ at = "/", token, width = 1440, scheme = "light", u
     if (["error", "warning"].includes(said.type()) && !isOfACall(said)) errors.push(said.text());
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(url) && !request.url().startsWith("data:")) errors.push(`asked for ${request.url()}`);
+    if (![url, "data:", `blob:${url}`].some((own) => request.url().startsWith(own))) errors.push(`asked for ${request.url()}`);
   });
   visitors.push({ page, errors });
   await page.goto(url + at + (token ? `#token=${token}` : ""));
   return page;
 }
 
-/** No serious finding of axe, nothing wider than the window. */
+/** No serious finding of axe, nothing wider than the window, and no table cut off in a narrow one. */
 export async function sound(page, what) {
   await page.evaluate(AXE);
   const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
@@ -64,6 +65,8 @@ export async function sound(page, what) {
   assert.equal(told.join("\n"), "", `${what}: accessibility`);
   const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert.ok(wide <= window, `${what}: ${wide} px wide in a window of ${window} px`);
+  const cut = await page.locator(".scroll").evaluateAll((boxes) => boxes.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel));
+  assert.ok(window > NARROW_PX || cut.length === 0, `${what}: cut off at ${window} px: ${cut.join(", ")}`);
 }
 
 /** Calls the API beside the page, as the administrator unless another token is named. */

@@ -96,6 +96,7 @@ export interface NodeStatus {
   updated: boolean;
   busy?: boolean | null;
   draining: boolean;
+  drained?: boolean;
   version?: string | null;
   since_ms?: number | null;
 }
@@ -129,6 +130,10 @@ export interface Pool {
   count: number;
 }
 
+export interface NodeChange {
+  drained: boolean;
+}
+
 export interface Node {
   name: string;
   pool: string;
@@ -141,6 +146,7 @@ export interface Node {
   updated: boolean;
   busy?: boolean;
   draining: boolean;
+  drained?: boolean;
   version?: string;
   since_ms?: number;
 }
@@ -209,6 +215,9 @@ export interface Run {
   outcome?: string;
   details?: string;
   native: boolean;
+  account?: string;
+  started_by?: string;
+  config?: Record<string, Scalar>;
   submitted_at: number;
   started_at?: number;
   finished_at?: number;

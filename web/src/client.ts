@@ -11,6 +11,7 @@ import type {
   NewRun,
   NewToken,
   Node,
+  NodeChange,
   Page,
   PlanReport,
   Problem,
@@ -138,6 +139,9 @@ export const apply = (name: string, document: string, revision: number | null): 
 export const scale = (name: string, pool: string, count: number): Promise<FederationDetail> =>
   json(federation(name) + path`/pools/${pool}`, { method: "PUT", body: { count } });
 
+export const drain = (name: string, node: string, drained: boolean): Promise<FederationDetail> =>
+  json(federation(name) + path`/nodes/${node}`, { method: "PUT", body: { drained } satisfies NodeChange });
+
 export const remove = async (name: string): Promise<void> => void (await send(federation(name), { method: "DELETE" }));
 
 export const runs = (name: string, signal?: AbortSignal) => everything<Run>(`${federation(name)}/runs`, signal);
@@ -148,6 +152,30 @@ export const stop = (name: string, id: string): Promise<Run> => json(`${runRoute
 /** `key`: sent again with the same one, it starts no second run. */
 export const start = (name: string, wanted: NewRun, key: string): Promise<Run> =>
   json(`${federation(name)}/runs`, { method: "POST", body: wanted, headers: { "Idempotency-Key": key } });
+
+/** The model of a round of a native run, as a file. */
+export interface ModelFile {
+  run: string;
+  round: number;
+  /** Of the last round of its run. */
+  final: boolean;
+  path: string;
+  bytes: number;
+  saved_at: number;
+}
+
+/** None where the server does not offer models: an older one, or a SuperLink on another machine. */
+export async function models(name: string, signal?: AbortSignal): Promise<ModelFile[]> {
+  try {
+    return await everything<ModelFile>(`${federation(name)}/models`, signal);
+  } catch (error) {
+    if (error instanceof Refused && error.status === 404) return [];
+    throw error;
+  }
+}
+
+export const model = async (name: string, file: ModelFile): Promise<Blob> =>
+  (await send(`${federation(name)}/models/${file.path.split("/").map(encodeURIComponent).join("/")}`)).blob();
 
 /** All reports after a round, in their order. */
 export async function rounds(name: string, id: string, after: number | undefined, signal?: AbortSignal) {

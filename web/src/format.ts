@@ -62,3 +62,18 @@ export const plural = (count: number, one: string, many = `${one}s`): string => 
 
 /** Orders names so that `node-10` follows `node-9`. */
 export const byName = new Intl.Collator("en", { numeric: true }).compare;
+
+// Control sequences of terminals: CSI (colours, cursor), OSC (titles, links), and those of two characters.
+const CONTROL_SEQUENCES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])/g;
+
+/** A line of a log as a terminal would show it: without control sequences, and only the last state of a progress bar. */
+export function plainLine(line: string): string {
+  const text = line.replace(CONTROL_SEQUENCES, "").replace(/\r+$/, "");
+  return text.slice(text.lastIndexOf("\r") + 1).replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "");
+}
+
+const EXCEPTION = /^([\w.]+\.)?\w*(Error|Exception|Exit|Interrupt)\b/;
+
+/** The line of a log that names what went wrong: the end of the last traceback; without one, the last message of that level. */
+export const lastError = (lines: string[]): string | undefined =>
+  lines.findLast((line) => EXCEPTION.test(line)) ?? lines.findLast((line) => /\b(ERROR|CRITICAL|FATAL|panicked)\b/.test(line));

@@ -10,6 +10,7 @@ export type Place =
   | { page: "federation"; federation: string; tab: Tab }
   | { page: "submit"; federation: string }
   | { page: "run"; federation: string; run: string }
+  | { page: "node"; federation: string; node: string }
   | { page: "nowhere"; path: string };
 
 export function href(place: Place): string {
@@ -27,6 +28,8 @@ export function href(place: Place): string {
       return `${of(place.federation)}/submit`;
     case "run":
       return `${of(place.federation)}/runs/${encodeURIComponent(place.run)}`;
+    case "node":
+      return `${of(place.federation)}/nodes/${encodeURIComponent(place.node)}`;
     case "nowhere":
       return place.path;
   }
@@ -40,6 +43,7 @@ export function placeAt(path: string): Place {
   if (first !== "federations" || federation === undefined || more.length) return { page: "nowhere", path };
   if (third === undefined) return { page: "federation", federation, tab: "overview" };
   if (third === "runs" && fourth !== undefined) return { page: "run", federation, run: fourth };
+  if (third === "nodes" && fourth !== undefined) return { page: "node", federation, node: fourth };
   if (fourth !== undefined) return { page: "nowhere", path };
   if (third === "submit") return { page: "submit", federation };
   const tab = TABS.find((known) => known === third);

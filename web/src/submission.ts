@@ -31,9 +31,9 @@ export function settingsInLines(text: string): { settings: Record<string, Scalar
   return { settings, wrong };
 }
 
-/** Which field a problem is about: `settings.num-server-rounds` and `num-server-rounds` are the same. */
+/** Which field a problem is about: `settings.lr`, `native:mlp: lr` and `lr` are the same. */
 export function fieldOf(detail: Detail): string {
-  return (detail.path ?? "").replace(/^(spec\.training|settings)\./, "");
+  return (detail.path ?? "").replace(/^(spec\.training\.|settings\.|native:[\w-]+: )/, "");
 }
 
 export async function bundleOf(file: File): Promise<Bundle> {

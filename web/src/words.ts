@@ -36,7 +36,7 @@ export const weightOf = (weight: Weight): Told => WEIGHTS[weight] ?? UNHEARD;
 
 export function nodeWord(node: Node): string {
   const parts = [phaseOf(node.phase).word.toLowerCase()];
-  if (node.draining) parts.push("draining");
+  if (node.draining) parts.push(node.drained && node.busy === false ? "drained" : "draining");
   if (node.busy) parts.push("busy");
   if (!node.wanted) parts.push("not wanted");
   if (!node.updated && node.phase !== "absent") parts.push("outdated");

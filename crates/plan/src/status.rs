@@ -92,6 +92,9 @@ pub struct NodeStatus {
     pub updated: bool,
     pub busy: Option<bool>,
     pub draining: bool,
+    /// The document keeps it from new work.
+    #[serde(default)]
+    pub drained: bool,
     pub version: Option<String>,
     pub since_ms: Option<Millis>,
 }
@@ -100,7 +103,9 @@ impl Status {
     /// Something starts, stops or finishes its work: another look will soon show something else.
     pub fn is_in_motion(&self) -> bool {
         let passing = |phase: &str| matches!(phase, "starting" | "stopping");
-        passing(&self.coordinator.phase) || self.nodes.iter().any(|node| passing(&node.phase) || node.draining)
+        // A drained node without work stays as it is.
+        let finishes = |node: &NodeStatus| node.draining && node.busy != Some(false);
+        passing(&self.coordinator.phase) || self.nodes.iter().any(|node| passing(&node.phase) || finishes(node))
     }
 }
 

@@ -7,6 +7,7 @@ mod database;
 mod error;
 mod federation;
 mod site;
+mod starter;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -71,6 +72,18 @@ impl Registry {
     pub async fn sites(&self, name: &Name) -> Result<BTreeMap<Name, Site>, RegistryError> {
         let name = name.clone();
         self.database.with(move |connection| site::all(connection, &name)).await
+    }
+
+    /// Notes who started a run: the name of a token.
+    pub async fn note_starter(&self, federation: &Name, run: &str, name: &str) -> Result<(), RegistryError> {
+        let (federation, run, name) = (federation.clone(), run.to_owned(), name.to_owned());
+        self.database.with(move |connection| starter::keep(connection, &federation, &run, &name)).await
+    }
+
+    /// Who started which run of a federation.
+    pub async fn starters(&self, federation: &Name) -> Result<BTreeMap<String, String>, RegistryError> {
+        let federation = federation.clone();
+        self.database.with(move |connection| starter::all(connection, &federation)).await
     }
 
     /// The store port for one federation.

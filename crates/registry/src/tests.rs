@@ -64,6 +64,19 @@ async fn a_document_has_revisions() {
 }
 
 #[tokio::test]
+async fn who_started_a_run_is_known_until_its_federation_is_gone() {
+    let (_directory, registry) = open().await;
+    registry.put(&federation("fed", 1), None, 1).await.unwrap();
+    registry.note_starter(&name("fed"), "7", "night shift").await.unwrap();
+    let expected = [("7".to_owned(), "night shift".to_owned())];
+    assert_eq!(registry.starters(&name("fed")).await.unwrap(), expected.into());
+    assert!(registry.starters(&name("other")).await.unwrap().is_empty());
+    registry.leave(&name("fed"), 2).await.unwrap();
+    registry.forget(&name("fed")).await.unwrap();
+    assert!(registry.starters(&name("fed")).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn one_that_leaves_takes_no_document_until_it_is_gone() {
     let (_directory, registry) = open().await;
     let (fed, document) = (name("fed"), federation("fed", 2));

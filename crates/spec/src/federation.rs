@@ -1,6 +1,6 @@
 //! A federation as its document says it, with every default filled in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
@@ -311,6 +311,8 @@ pub struct Pool {
     pub site: usize,
     /// Nodes wanted; within `scaling` where there is one.
     pub count: u32,
+    /// Numbers of nodes that take no new work.
+    pub drained: BTreeSet<u32>,
     pub scaling: Option<Scaling>,
     pub image: Option<String>,
     pub framework: Option<Framework>,

@@ -143,6 +143,7 @@ fn pool(pool: &Pool, sites: &[Site]) -> Out {
         .put("name", pool.name.as_str())
         .put("site", sites[pool.site].name.as_str())
         .put("count", pool.count)
+        .maybe("drained", drained(pool))
         .maybe("scaling", pool.scaling.as_ref().map(scaling))
         .maybe("image", pool.image.as_deref())
         .maybe("framework", pool.framework.map(|framework| choice_name(&FRAMEWORKS, &framework)))
@@ -251,6 +252,11 @@ fn config(values: &BTreeMap<String, ConfigTemplate>) -> Map {
 
 fn environment(variables: &BTreeMap<String, String>) -> Map {
     variables.iter().fold(Map::new(), |map, (name, value)| map.put(name, value.as_str()))
+}
+
+fn drained(pool: &Pool) -> Option<Out> {
+    let numbers = pool.drained.iter().map(|number| (*number).into());
+    (!pool.drained.is_empty()).then(|| Out::List(numbers.collect()))
 }
 
 fn arguments(arguments: &[String]) -> Out {

@@ -23,7 +23,7 @@ await play(async () => {
   await page.getByRole("button", { name: "Apply" }).click();
   await page.getByRole("heading", { level: 1, name: NAME }).waitFor();
   await watcher.getByRole("link", { name: NAME }).waitFor();
-  await until("its node to be ready", () => page.getByRole("button", { name: /^nodes-0 ready/ }).isVisible(), SETTLE_MS);
+  await until("its node to be ready", () => page.getByRole("link", { name: /^nodes-0 ready/ }).isVisible(), SETTLE_MS);
 
   await page.getByRole("button", { name: "Delete…" }).click();
   const go = page.getByRole("button", { name: "Delete the federation" });

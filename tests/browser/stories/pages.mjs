@@ -17,6 +17,8 @@ await play(async () => {
     [of("/connect"), stage.federation],
     [of("/submit"), "Start a run"],
     [of(`/runs/${run}`), /./],
+    [of("/nodes/wards-0"), "wards-0"],
+    [of("/nodes/wards-99"), "wards-99"],
     ["/no/such/page", "There is nothing here"],
   ];
   for (const [width, scheme] of [[1440, "light"], [1440, "dark"], [390, "light"], [390, "dark"]]) {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { call, play, stage, startRun, visit } from "../stage.mjs";
 
-const WRITES = /^(Start|Stop|Delete|Scale|Apply|New federation|Issue|Revoke|One node)/;
+const WRITES = /^(Start|Stop|Delete|Drain|Scale|Apply|New federation|Issue|Revoke|One node)/;
 const TABS = ["", "/nodes", "/runs", "/plan", "/connect"];
 
 await play(async () => {
@@ -10,7 +10,7 @@ await play(async () => {
   const seen = async (token) => {
     const page = await visit({ token });
     const found = new Set();
-    const places = ["/", "/new", "/tokens", `/federations/${stage.federation}/submit`, `/federations/${stage.federation}/runs/${run}`];
+    const places = ["/", "/new", "/tokens", `/federations/${stage.federation}/submit`, `/federations/${stage.federation}/runs/${run}`, `/federations/${stage.federation}/nodes/wards-0`];
     for (const at of [...places, ...TABS.map((tab) => `/federations/${stage.federation}${tab}`)]) {
       await page.goto(stage.url + at);
       await page.getByRole("heading", { level: 1 }).waitFor();
@@ -25,7 +25,7 @@ await play(async () => {
   };
   assert.deepEqual(await seen(stage.tokens.viewer), []);
   assert.deepEqual(await seen(stage.tokens.runner), ["Start", "Stop"]);
-  assert.deepEqual(await seen(stage.tokens.admin), ["Apply", "Delete", "Issue", "New federation", "One node", "Revoke", "Scale", "Start", "Stop"]);
+  assert.deepEqual(await seen(stage.tokens.admin), ["Apply", "Delete", "Drain", "Issue", "New federation", "One node", "Revoke", "Scale", "Start", "Stop"]);
   await assert.rejects(call("POST", `/federations/${stage.federation}/runs/${run}/stop`, { token: stage.tokens.viewer }), /403/);
   await call("POST", `/federations/${stage.federation}/runs/${run}/stop`);
 });

@@ -24,6 +24,14 @@ await play(async () => {
   const nodes = page.getByRole("region", { name: "Table of nodes in this run" }).locator("tbody th");
   const names = await nodes.allTextContents();
   assert.ok(names.length > 0 && names.every((name) => /^[a-z]+-\d+$/.test(name)), `nodes by their names: ${names}`);
+  await fills(page);
+  await page.setViewportSize({ width: 390, height: 900 });
+  await fills(page);
+  await page.setViewportSize({ width: 1440, height: 900 });
+  const progress = page.getByRole("region", { name: "Progress" });
+  for (const fact of [/Started by\s*runner/, /Duration\s*[\d.]+ (ms|s|min)/, /Finished/]) assert.match(await progress.textContent(), fact);
+  const config = page.getByRole("region", { name: "Configuration" });
+  assert.match(await config.textContent(), new RegExp(`num-server-rounds\\s*${ROUNDS}`));
   await until("the log to have lines", async () => /round/i.test(await page.getByRole("region", { name: "Log of the run" }).textContent()));
   assert.ok(first);
 
@@ -37,6 +45,16 @@ await play(async () => {
   await until("no second stop to be offered", async () => (await page.getByRole("button", { name: "Stop…" }).count()) === 0);
   await finished(page.url().split("/").at(-1));
 });
+
+/** The bars of the rounds reach from the left to the right end of their picture. */
+async function fills(page) {
+  const [left, right, width] = await page.getByRole("img", { name: /^Duration of the last/ }).evaluate((svg) => {
+    const box = svg.getBoundingClientRect();
+    const bars = [...svg.querySelectorAll(".ground")].map((bar) => bar.getBoundingClientRect());
+    return [Math.min(...bars.map((bar) => bar.left)) - box.left, box.right - Math.max(...bars.map((bar) => bar.right)), box.width];
+  });
+  assert.ok(left < 2 && right < 2 && width > 250, `bars leave ${left} px and ${right} px of ${width} px`);
+}
 
 async function start(page, rounds, epochs) {
   await page.getByRole("radio", { name: /native:mlp/ }).check();

@@ -9,7 +9,7 @@ await play(async () => {
   const at = `/federations/${stage.federation}`;
   const admin = await visit({ token: stage.tokens.admin, at });
   const other = await visit({ token: stage.tokens.viewer, at });
-  const tile = other.getByRole("button", { name: new RegExp(`^${pool}-${wanted} ready`) });
+  const tile = other.getByRole("link", { name: new RegExp(`^${pool}-${wanted} ready`) });
 
   await admin.getByRole("button", { name: `One node more in ${pool}` }).click();
   await admin.getByRole("button", { name: `Scale ${pool} to ${wanted + 1}` }).click();

@@ -34,6 +34,7 @@ impl Repair<'_> {
     fn mend(&mut self, node: &Node, facts: &Facts) {
         let lasts_ms = self.view.now_ms.saturating_sub(facts.since_ms);
         match &facts.phase {
+            Phase::Ready if self.view.is_drained(&node.key) => self.drain(node, facts),
             Phase::Ready if facts.draining => self.bring_back(node, facts),
             Phase::Ready => {}
             Phase::Stopping => self.crowd.tell(Weight::Waits, &node.key, "stops; it is made again when it is gone"),
@@ -63,6 +64,19 @@ impl Repair<'_> {
             self.crowd.tell(Weight::Waits, &node.key, format!("{why}; it is started again"));
             self.step.ask(restart(node, facts));
         }
+    }
+
+    /// The document keeps it from new work.
+    fn drain(&mut self, node: &Node, facts: &Facts) {
+        let (weight, text) = match (facts.draining, facts.busy) {
+            (true, Some(true)) => (Weight::Note, "is drained; it finishes its work"),
+            (true, _) => (Weight::Note, "is drained"),
+            (false, _) if self.view.inventory.of(&node.id.site).drain => {
+                return self.step.ask(Verb::Drain { id: node.id.clone() });
+            }
+            (false, _) => (Weight::Stuck, "cannot be drained at its site; remove it from `drained` of its pool"),
+        };
+        self.crowd.tell(weight, &node.key, text);
     }
 
     /// It was told to finish, and is wanted after all: only a new start takes that back.

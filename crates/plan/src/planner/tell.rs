@@ -20,7 +20,8 @@ pub(super) fn status(view: &View<'_>, step: &Step, ledger: &Ledger) -> Status {
     let shards = ledger.shards.by_node();
     let wanted = view.nodes.iter().map(|node| {
         let generation = node.desired.as_ref().map(|desired| desired.generation);
-        node_status(&node.id, &node.key, &node.sighting, Some(generation), node.shard)
+        let status = node_status(&node.id, &node.key, &node.sighting, Some(generation), node.shard);
+        NodeStatus { drained: view.is_drained(&node.key), ..status }
     });
     let leaving = view.leaving().into_iter().filter_map(|(id, sighting)| {
         let key = id.node_key()?;
@@ -105,10 +106,18 @@ fn ready(view: &View<'_>, pools: &[PoolStatus]) -> Condition {
         let phase = coordinator_status(&view.coordinator.id, &view.coordinator.sighting).phase;
         return Condition::new(false, "CoordinatorNotReady", format!("the coordinator is {phase}"));
     }
-    match pools.iter().find(|pool| pool.ready < pool.wanted) {
+    let drained = |pool: &PoolStatus| {
+        let rests = |node: &&super::view::Node| node.sighting.facts().is_some_and(|facts| facts.draining);
+        let nodes = view.nodes.iter().filter(|node| node.key.pool.as_str() == pool.name && view.is_drained(&node.key));
+        u32::try_from(nodes.filter(rests).count()).unwrap_or(u32::MAX)
+    };
+    match pools.iter().find(|pool| pool.ready + drained(pool) < pool.wanted) {
         Some(pool) => {
             let message = format!("pool {} has {} of {} nodes ready", pool.name, pool.ready, pool.wanted);
             Condition::new(false, "PoolNotReady", message)
+        }
+        None if pools.iter().any(|pool| drained(pool) > 0) => {
+            Condition::new(true, "AllReady", "the coordinator and all nodes that are not drained are ready")
         }
         None => Condition::new(true, "AllReady", "the coordinator and all nodes are ready"),
     }
@@ -167,6 +176,7 @@ fn node_status(
         updated: sighting.generation().is_some() && wanted == Some(sighting.generation()),
         busy: facts.and_then(|facts| facts.busy),
         draining: facts.is_some_and(|facts| facts.draining),
+        drained: false,
         version: facts.and_then(|facts| facts.version.clone()),
         since_ms: facts.map(|facts| facts.since_ms),
     }

@@ -105,6 +105,12 @@ impl View<'_> {
         self.room_by_document(site) == Some(0) || self.observed.offer(site).room == Some(0)
     }
 
+    /// The document keeps this node from new work.
+    pub fn is_drained(&self, key: &NodeKey) -> bool {
+        let pool = self.federation.pools.iter().find(|pool| pool.name == key.pool);
+        pool.is_some_and(|pool| pool.drained.contains(&key.index))
+    }
+
     pub fn site(&self, index: usize) -> &Name {
         &self.federation.sites[index].name
     }

@@ -48,6 +48,7 @@ pub fn pool(text: &str, site: usize, count: u32) -> Pool {
         name: name(text),
         site,
         count,
+        drained: Default::default(),
         scaling: None,
         image: None,
         framework: None,

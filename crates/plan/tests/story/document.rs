@@ -117,6 +117,7 @@ fn set(pool: &mut Pool, word: &str, value: &str) {
     let gpu = Gpu { vendor: GpuVendor::Nvidia, count: 1, memory_fraction: None, fallback_to_cpu: false };
     match word {
         "count" => pool.count = number(value),
+        "drained" => pool.drained = value.split(',').filter(|one| !one.is_empty()).map(number).collect(),
         "image" => pool.image = Some(value.to_owned()),
         "env" => drop(pool.env.insert("SETTING".to_owned(), value.to_owned())),
         "gpu" => pool.gpu.get_or_insert(gpu).count = number(value),

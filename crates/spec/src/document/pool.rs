@@ -1,12 +1,12 @@
 //! The fields of a pool. Which site it is at is settled later, when all sites are known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::coordinator::{Fit, ISOLATIONS, PYTHON_HELP, image, resources};
 use super::scaling;
 use crate::federation::{ConfigTemplate, Framework, Gpu, GpuVendor, Isolation, Name, Pool, Resources, Scaling};
 use crate::kind::{
-    Choice, Scalar, arguments, choice, environment, flag, fraction, name, node_config, path, whole, word,
+    Choice, ListOf, Scalar, arguments, choice, environment, flag, fraction, name, node_config, path, whole, word,
 };
 use crate::node_config::looks_like_go;
 use crate::object::Object;
@@ -21,6 +21,8 @@ const SITE_HELP: &str = "The site its nodes are at; the first one where none is 
 const IMAGE_HELP: &str = "Container or VM image, instead of the one that runtime and framework decide.";
 const APP_HELP: &str = "A ClientApp of the program itself, used for every run instead of the app it brings.";
 const ISOLATION_HELP: &str = "Who starts ClientApps: the SuperNode (subprocess), or a SuperExec beside it (process).";
+const DRAINED_HELP: &str =
+    "Numbers of nodes that finish their work and take no new one: [2] stands for the node POOL-2.";
 const CONFIG_HELP: &str = "What apps read as node config. Text may hold {index} {replicas} {pool} {site} {node}; {{ and }} \
                            stand for braces.";
 
@@ -50,6 +52,7 @@ pub(crate) fn plain_pool(name: Name, count: u32) -> Pool {
         name,
         site: 0,
         count,
+        drained: BTreeSet::new(),
         scaling: None,
         image: None,
         framework: None,
@@ -69,6 +72,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
     let site = object.optional("site", crate::kind::name("cloud"), SITE_HELP);
     let help = "How many nodes; where nothing is said 1, or the least of scaling.";
     let count = object.optional("count", whole(0..=super::MAX_NODES), help);
+    let drained = object.any("drained", ListOf(whole(0..=super::MAX_NODES)), DRAINED_HELP);
     let scaling = object.optional_object("scaling", "Lets the count change by itself, within bounds.", scaling::read);
     let count = count.unwrap_or_else(|| scaling.as_ref().map_or(1, |scaling| scaling.min));
     let pool = Pool {
@@ -82,6 +86,7 @@ pub(crate) fn read(object: &mut Object<'_>) -> PoolDraft {
         env: object.any("env", environment(), "Environment variables. Only administrators see their values."),
         python: object.optional("python", path("/opt/torch/bin/python"), PYTHON_HELP),
         extra_args: object.any("extraArgs", arguments(), "Further arguments of each SuperNode, after all others."),
+        drained: drained.into_iter().collect(),
         scaling,
         ..plain_pool(name.clone().unwrap_or_else(super::only_pool), count)
     };

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use proptest::collection::{btree_map, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -292,9 +292,9 @@ fn pool(sites: Sites) -> impl Strategy<Value = Pool> {
     let framework = select(vec![Framework::PyTorch, Framework::TensorFlow, Framework::Sklearn]);
     let what = (of(framework), of("native:[a-z0-9-]{1,10}"), isolation(), resources(), of(gpu()));
     let rest = (btree_map("[A-Za-z0-9_-]{1,8}(\\.[A-Za-z0-9_-]{1,8})?", template(), 0..4), env(), vec(text(), 0..3));
-    let numbers = (0u32..=1000, of(scaling()));
+    let numbers = (0u32..=1000, btree_set(0u32..=1000, 0..3), of(scaling()));
     (place(sites.clone()), numbers, what, rest).prop_map(
-        move |((site, image, python), (count, scaling), what, rest)| {
+        move |((site, image, python), (count, drained, scaling), what, rest)| {
             let (framework, client_app, isolation, resources, gpu) = what;
             let (node_config, env, extra_args) = rest;
             let (env, extra_args) = fit_program(env, extra_args, &sites[site].0);
@@ -308,6 +308,7 @@ fn pool(sites: Sites) -> impl Strategy<Value = Pool> {
                 name,
                 site,
                 count,
+                drained,
                 scaling,
                 image,
                 framework,
