@@ -96,3 +96,20 @@ def test_some_kills(workspace, request):
 
 def test_many_kills(workspace, request):
     killed(Platform(workspace), request.config.getoption("--kills"), request.config.getoption("--seed"))
+
+
+@pytest.mark.quick
+@pytest.mark.trellis_only
+def test_who_started_a_run_is_known_after_a_restart_of_the_server(workspace):
+    platform = Platform(workspace)
+    platform.run("up", "--nodes", "1", "--detach")
+    platform.wait_ready("local")
+    run = platform.json("run", "native:mlp", "--federation", "local", "--detach", "--rounds", "1")["run_id"]
+    before = platform.json("runs", run, "--federation", "local")
+    assert before["started_by"], before
+    assert before["config"]["num-server-rounds"] == 1, before
+    [server] = platform.processes("server")
+    os.kill(server, signal.SIGKILL)
+    wait_for("another server", lambda: platform.processes("server") not in ([], [server]), RETURN_LIMIT_S)
+    after = wait_for("the run to be listed again", lambda: state_of(platform, run), RETURN_LIMIT_S)
+    assert after["started_by"] == before["started_by"], after

@@ -136,8 +136,10 @@ class Superlink:
         if self.options.kind == OFFICIAL:
             self.state_dir.mkdir(exist_ok=True)
             return official_program(flower(self.options.official), self.state_dir)
-        python = flower(self.options.runtime).command("python")
-        return [str(trellis_binary()), "superlink", "--state-dir", str(self.state_dir), "--python", python]
+        program = [str(trellis_binary()), "superlink", "--state-dir", str(self.state_dir)]
+        if "--python" in self.options.flags:
+            return program
+        return [*program, "--python", flower(self.options.runtime).command("python")]
 
     def _addresses(self) -> Iterable[str]:
         ours = self.options.kind == TRELLIS

@@ -22,6 +22,7 @@ class Supernode:
     partitions: int
     key: NodeKey | None = None
     version: str = DEFAULT
+    flags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._release = flower(self.version)
@@ -64,6 +65,7 @@ class Supernode:
             yield from tls.server_flags()
         if self.key is not None:
             yield from ("--auth-supernode-private-key", str(self.key.private))
+        yield from self.flags
 
 
 def start_superexec(workspace: Workspace, superlink: Superlink) -> Process:

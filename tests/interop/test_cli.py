@@ -36,6 +36,22 @@ def test_ls_and_log_show_a_completed_run(nodeless):
     assert "faulty: nothing to do" in shown.stdout
 
 
+@pytest.mark.parametrize("release", ["1.25", "1.28", "1.38", pytest.param("1.42", marks=pytest.mark.quick)])
+@pytest.mark.trellis_only
+def test_a_run_with_options_of_a_simulation_is_refused(nodeless, release):
+    fed = nodeless(cli=release, runtime=release).start()
+    options = ("--federation-config", "num_supernodes=10")
+    if not fed.cli.release.cli_reads_home:
+        options = ()
+        with (fed.cli.app / "pyproject.toml").open("a") as file:
+            file.write("\noptions.num-supernodes = 10\n")
+
+    answer = fed.cli.run_command("run", ".", FEDERATION, *options)
+
+    assert "does not simulate" in " ".join(answer.text.split()), answer
+    assert fed.cli.runs() == {}
+
+
 @pytest.mark.parametrize(
     "serverapp", ["waits", pytest.param("hangs", marks=[pytest.mark.trellis_only, pytest.mark.quick])]
 )

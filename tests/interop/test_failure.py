@@ -2,16 +2,24 @@
 
 import os
 import re
+import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from harness.federation import PROCESS, SUBPROCESS
-from harness.process import wait_pid_file
+from harness.process import pid_exists, wait_pid_file
+from harness.release import flower
+from harness.waiting import wait_for
 
 START_LIMIT_S = 60.0
 SECONDS_AFTER_DEATH = 10.0
 SECONDS_AFTER_HANGUP = 35.0
+SECONDS_AFTER_DELETION = 30.0
+SLOW_START_S = 40
+RUNS_AT_ONCE = 20
+ALL_RUNS_LIMIT_S = 600.0
 LINES = 5000
 
 
@@ -72,6 +80,46 @@ def test_a_killed_serverapp_of_a_superexec_fails_the_run_when_its_next_heartbeat
     state = fed.wait_finished(run_id, SECONDS_AFTER_HANGUP)
     assert state.status == "finished:failed"
     assert "No heartbeat" in state.details
+
+
+@pytest.mark.trellis_only
+def test_a_serverapp_that_starts_slowly_is_started_once(nodeless, workspace):
+    """It asks for its inputs later than an official SuperLink waits, which is 30 s."""
+    python = workspace.root / "slow-python"
+    python.write_text(f'#!/bin/sh\nsleep {SLOW_START_S}\nexec {flower().command("python")} "$@"\n')
+    python.chmod(0o755)
+    fed = nodeless(link_flags=("--python", str(python), "--sandbox", "off")).start()
+
+    state = fed.wait_finished(fed.cli.submit())
+
+    assert state.status == "finished:completed", state
+    assert fed.superlink.process.log.read_text().count("ServerApp started") == 1
+
+
+@pytest.mark.trellis_only
+def test_runs_submitted_at_once_all_complete(nodeless):
+    """ServerApps start slowly beside each other: none is started twice, and those beyond the limit wait."""
+    fed = nodeless(link_flags=("--max-serverapps", "6")).start()
+    with ThreadPoolExecutor(RUNS_AT_ONCE) as pool:
+        runs = list(pool.map(lambda _: fed.cli.submit(), range(RUNS_AT_ONCE)))
+
+    states = [fed.wait_finished(run_id, ALL_RUNS_LIMIT_S) for run_id in runs]
+
+    assert {state.status for state in states} == {"finished:completed"}, states
+    assert fed.superlink.process.log.read_text().count("ServerApp started") == RUNS_AT_ONCE
+
+
+@pytest.mark.trellis_only
+def test_a_serverapp_ends_when_its_superlink_is_killed_and_the_state_deleted(nodeless, workspace):
+    fed = nodeless("hangs").start()
+    pid_path = workspace.root / "serverapp.pid"
+    fed.cli.submit(pid_path=pid_path)
+    pid = wait_pid_file(pid_path, START_LIMIT_S)
+
+    fed.superlink.kill()
+    shutil.rmtree(fed.superlink.state_dir)
+
+    wait_for("the ServerApp to end", lambda: not pid_exists(pid), SECONDS_AFTER_DELETION)
 
 
 @pytest.mark.quick

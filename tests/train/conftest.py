@@ -31,7 +31,7 @@ def first_model(workspace: Workspace, numpy_model) -> Path:
     """The first model of the numpy app, which its own ServerApp would make."""
     arrays = numpy_model.initial_arrays(SEED, ARRAY_COUNT, ARRAY_LENGTH)
     path = workspace.root / "first.npz"
-    np.savez(path, **{str(index): array for index, array in enumerate(arrays)})
+    np.savez(path, *arrays)
     return path
 
 

@@ -1,5 +1,6 @@
 """`trellis run` alone: a whole federation in one process, which leaves nothing behind but its models."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,15 @@ def test_a_flower_app_in_warm_workers(workspace, numpy_app, first_model, digest,
     training = TrellisRun(workspace, numpy_app, *flags, release=flower(version))
 
     assert digest(saved_arrays(Path(training.wait_ended()["model"]))) == reference(rounds=2)
+    assert left_over(workspace.mark) == []
+
+
+def test_a_flower_app_trains_with_the_first_model_of_its_own_serverapp(workspace, numpy_app, reference):
+    result = workspace.root / "result.json"
+    training = TrellisRun(workspace, numpy_app, "--nodes", "2", "--rounds", "2", "--set", f"result-path={result}")
+
+    assert training.wait_ended()["status"] == "completed"
+    assert json.loads(result.read_text())["sha256"] == reference(rounds=2)
     assert left_over(workspace.mark) == []
 
 

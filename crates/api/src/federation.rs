@@ -66,6 +66,13 @@ pub struct Pool {
     pub count: u32,
 }
 
+/// Whether a node is kept from new work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeChange {
+    pub drained: bool,
+}
+
 /// To JSON, 4.0 is the same as 4.
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let number = f64::deserialize(deserializer)?;
@@ -99,6 +106,9 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
     pub draining: bool,
+    /// The document keeps it from new work.
+    #[serde(default)]
+    pub drained: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

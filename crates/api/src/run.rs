@@ -22,6 +22,15 @@ pub struct Run {
     pub details: String,
     /// Trained by Trellis itself; otherwise by the ServerApp of the app, in Python.
     pub native: bool,
+    /// Account of the SuperLink that submitted it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub account: String,
+    /// Name of the token with which it was started here; none: it was submitted to the SuperLink itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
+    /// Values of this run; for all other keys those of the app apply.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config: BTreeMap<String, Scalar>,
     pub submitted_at: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<f64>,

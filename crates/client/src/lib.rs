@@ -17,6 +17,7 @@ pub mod node_key;
 mod pieces;
 mod report;
 mod rest;
+mod signing_key;
 mod superlink;
 mod target;
 mod trust;
@@ -32,6 +33,7 @@ pub use report::{
     TrainingReport,
 };
 pub use rest::{Asking, Reply, Rest, Trickle};
+pub use signing_key::SigningKey;
 pub use superlink::{Patience, SuperLink};
 pub use target::{Security, Target, Token, TokenError};
 pub use trust::{Trust, TrustError};

@@ -2,7 +2,7 @@
 //! official SuperNodes take (`--auth-supernode-private-key`). Only its public half and signatures leave the machine.
 
 mod curve;
-mod openssh;
+pub(crate) mod openssh;
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -37,7 +37,7 @@ pub struct NodeKey {
 pub enum NodeKeyError {
     #[error("{path} cannot be read")]
     Unreadable { path: PathBuf, source: io::Error },
-    #[error("{path} is no key that a SuperNode can use: {why}")]
+    #[error("{path} is no key that can be used here: {why}")]
     Form { path: PathBuf, why: FormError },
     #[error("others can read or change {path}: its mode is {mode:03o}")]
     Exposed { path: PathBuf, mode: u32 },
@@ -52,22 +52,8 @@ pub enum NodeKeyError {
 impl NodeKey {
     /// The key in a file; `None` if there is no such file.
     pub fn read(path: &Path) -> Result<Option<NodeKey>, NodeKeyError> {
-        let unreadable = |source| NodeKeyError::Unreadable { path: path.to_owned(), source };
-        let metadata = match fs::metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(unreadable)?,
-        };
-        let form = |why| NodeKeyError::Form { path: path.to_owned(), why };
-        if metadata.is_file() && metadata.len() > LARGEST_FILE_BYTES {
-            return Err(form(FormError::NotOpenSsh));
-        }
-        let key = NodeKey::from_bytes(path, &fs::read(path).map_err(unreadable)?)?;
-        // After the form: a public key that was given by mistake may be read by all.
-        let mode = metadata.permissions().mode() & 0o777;
-        if mode & OPEN_TO_OTHERS != 0 {
-            return Err(NodeKeyError::Exposed { path: path.to_owned(), mode });
-        }
-        Ok(Some(key))
+        let key = read_file(path, openssh::read)?;
+        Ok(key.map(|(curve, pair)| NodeKey { path: path.to_owned(), curve, pair }))
     }
 
     /// The key in a text that was kept elsewhere than in a file; `path` is what problems call it.
@@ -155,6 +141,29 @@ impl NodeKey {
         let blob = openssh::public_blob(self.curve, self.point());
         format!("{} {}", self.curve.openssh_name(), STANDARD.encode(blob))
     }
+}
+
+/// Reads a private key that only its owner can read; `None` if there is no such file.
+pub(crate) fn read_file<T>(
+    path: &Path,
+    parse: impl FnOnce(&[u8]) -> Result<T, FormError>,
+) -> Result<Option<T>, NodeKeyError> {
+    let unreadable = |source| NodeKeyError::Unreadable { path: path.to_owned(), source };
+    let metadata = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(unreadable)?,
+    };
+    let form = |why| NodeKeyError::Form { path: path.to_owned(), why };
+    if metadata.is_file() && metadata.len() > LARGEST_FILE_BYTES {
+        return Err(form(FormError::NotOpenSsh));
+    }
+    let key = parse(&fs::read(path).map_err(unreadable)?).map_err(form)?;
+    // After the form: a public key that was given by mistake may be read by all.
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & OPEN_TO_OTHERS != 0 {
+        return Err(NodeKeyError::Exposed { path: path.to_owned(), mode });
+    }
+    Ok(Some(key))
 }
 
 fn pem(label: &str, bytes: &[u8], line_chars: usize) -> String {

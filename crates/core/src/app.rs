@@ -18,13 +18,29 @@ use crate::token::{self, Token};
 /// Gives the run to the caller, who must start the ServerApp that it starts with the secret behind `hash`. `false`:
 /// somebody else has it, or the run needs another one.
 pub fn claim(tx: &mut dyn Tx, id: RunId, server_app: ServerApp, hash: [u8; 32], now: Seconds) -> Result<bool, Refusal> {
+    claim_with(tx, id, server_app, Token { run: id, hash, state: token::State::issue(now) }, now)
+}
+
+/// As [`claim`], for a launcher that watches the process and calls [`process_gone`] when it has ended. Until then the run
+/// is not given to anybody else, however long the app takes to start.
+pub fn claim_watched(
+    tx: &mut dyn Tx,
+    id: RunId,
+    server_app: ServerApp,
+    hash: [u8; 32],
+    now: Seconds,
+) -> Result<bool, Refusal> {
+    claim_with(tx, id, server_app, Token { run: id, hash, state: token::State::issue_watched() }, now)
+}
+
+fn claim_with(tx: &mut dyn Tx, id: RunId, server_app: ServerApp, token: Token, now: Seconds) -> Result<bool, Refusal> {
     let Some(mut run) = tx.run(id)?.filter(|run| run.server_app == server_app) else { return Ok(false) };
     if run.apply(run::Event::Claim, now).is_err() {
         return Ok(false);
     }
     tx.put_run(&run)?;
     tx.wake(Topic::Run(id));
-    tx.put_token(&Token { run: id, hash, state: token::State::issue(now) })?;
+    tx.put_token(&token)?;
     Ok(true)
 }
 
@@ -199,6 +215,7 @@ pub(crate) enum Answer {
     Here(Reply),
     Waiting,
     Never(Unavailable, Option<Instruction>),
+    OfAnotherRun,
 }
 
 pub(crate) fn find_answer(
@@ -210,7 +227,7 @@ pub(crate) fn find_answer(
     let (reply, instruction) = (read.reply_to(id)?, read.instruction(id)?);
     let envelopes = reply.iter().map(|reply| &reply.envelope).chain(instruction.iter().map(|found| &found.envelope));
     if envelopes.into_iter().any(|envelope| envelope.run != run) {
-        return Err(Refusal::new(Kind::Invalid, format!("message {id} belongs to another run")));
+        return Ok(Answer::OfAnotherRun);
     }
     Ok(match (reply.filter(|reply| reply.ready), instruction) {
         (Some(reply), _) if reply.envelope.src == NodeId::SUPERLINK => Answer::Here(reply),
@@ -219,8 +236,9 @@ pub(crate) fn find_answer(
         }
         (Some(reply), _) => Answer::Here(reply),
         (None, None) => Answer::Never(Unavailable::Message, None),
+        // As if it had never been: Flower answers both alike.
         (None, Some(instruction)) if instruction.envelope.expires_at() <= now => {
-            Answer::Never(Unavailable::Message, Some(instruction))
+            Answer::Never(Unavailable::Message, None)
         }
         (None, Some(instruction)) => match read.node(instruction.envelope.dst)?.map(|node| node.state().at(now)) {
             Some(node::State::Online { .. }) if !instruction.is_hopeless() => Answer::Waiting,
@@ -238,6 +256,8 @@ pub type EncodeErrorReply<'a> = &'a dyn Fn(&Envelope, MessageId) -> (MessageId, 
 pub struct Collected {
     pub replies: Vec<(Reply, Tree)>,
     pub never: Vec<MessageId>,
+    /// Messages of other runs. They are not touched.
+    pub of_another_run: Vec<MessageId>,
 }
 
 /// Looks which of the replies are here.
@@ -257,6 +277,7 @@ pub fn collect_replies(
                 collected.replies.push((reply, tree));
             }
             Answer::Never(..) => collected.never.push(*id),
+            Answer::OfAnotherRun => collected.of_another_run.push(*id),
         }
     }
     Ok(collected)
@@ -374,7 +395,7 @@ pub fn restart(tx: &mut dyn Tx, id: RunId, hash: [u8; 32], now: Seconds) -> Resu
         return Ok(false);
     }
     tx.put_run(&run)?;
-    tx.put_token(&Token { run: id, hash, state: token::State::issue(now) })?;
+    tx.put_token(&Token { run: id, hash, state: token::State::issue_watched() })?;
     tx.wake(Topic::Run(id));
     forget_messages(tx, id)?;
     Ok(true)

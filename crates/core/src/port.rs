@@ -154,6 +154,7 @@ pub trait Tx: Read {
     fn put_node(&mut self, node: &Node) -> Result<(), Refusal>;
     fn put_run(&mut self, run: &Run) -> Result<(), Refusal>;
     fn add_traffic(&mut self, run: RunId, more: Traffic) -> Result<(), Refusal>;
+    /// Stores a FAB. Verifications replace those of an earlier FAB with the same hash, unless there are none.
     fn put_fab(&mut self, fab: &Fab) -> Result<(), Refusal>;
     fn put_context(&mut self, run: RunId, context: &[u8]) -> Result<(), Refusal>;
     /// Appends to the run's log, at a time later than all before it.

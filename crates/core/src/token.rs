@@ -5,8 +5,9 @@
 use crate::id::RunId;
 use crate::{Illegal, Seconds};
 
-/// A claimed run whose app has not asked for its inputs after this time is free again.
-const LAUNCH_PATIENCE_S: f64 = 30.0;
+/// A run claimed by a SuperExec whose app has not asked for its inputs after this time is free again. Loading an app may
+/// take a minute on a busy machine, and a second copy would slow down the first.
+const LAUNCH_PATIENCE_S: f64 = 120.0;
 /// After an absence of the SuperLink nobody can say whether the claimed app was started: it gets this long to show up.
 const RELAUNCH_PATIENCE_S: f64 = 10.0;
 /// From the inputs to the first heartbeat an app may install itself (1.25 sends no heartbeat meanwhile).
@@ -44,6 +45,15 @@ impl State {
         State::Issued { until: now + LAUNCH_PATIENCE_S }
     }
 
+    /// The launcher watches the process of the app, and says when it is gone: only then is the run free again.
+    pub fn issue_watched() -> State {
+        State::Issued { until: f64::INFINITY }
+    }
+
+    pub fn is_watched(self) -> bool {
+        matches!(self, State::Issued { until } if until.is_infinite())
+    }
+
     pub fn until(self) -> Seconds {
         match self {
             State::Issued { until } | State::Active { until } | State::Spent { until } => until,
@@ -78,6 +88,7 @@ pub fn next(state: State, event: Event, now: Seconds) -> Result<State, Illegal> 
         (State::Spent { .. }, Event::Heartbeat) | (State::Active { .. } | State::Spent { .. }, Event::PushOutputs) => {
             Ok(State::Spent { until: now + HEARTBEAT_PATIENCE_S })
         }
+        (State::Issued { .. }, Event::Excuse) if state.is_watched() => Ok(state),
         (State::Issued { .. }, Event::Excuse) => Ok(State::Issued { until: now + RELAUNCH_PATIENCE_S }),
         (State::Active { until }, Event::Excuse) => Ok(State::Active { until: until.max(now + HEARTBEAT_PATIENCE_S) }),
         (State::Spent { until }, Event::Excuse) => Ok(State::Spent { until: until.max(now + HEARTBEAT_PATIENCE_S) }),
@@ -146,5 +157,10 @@ mod tests {
                 assert_eq!(next(state, event, now).ok(), want, "{state:?} + {event:?}");
             }
         }
+        let watched = State::issue_watched();
+        for event in [Event::Heartbeat, Event::Excuse, Event::Hangup] {
+            assert_eq!(next(watched, event, now), Ok(watched), "{event:?}: only the launcher ends it");
+        }
+        assert_eq!(next(watched, Event::PullInputs, now), Ok(State::Active { until: 1180.0 }));
     }
 }

@@ -17,7 +17,8 @@ const MAX_FIELD_BYTES: u64 = 4096;
 pub struct PushedObject {
     pub node: u64,
     pub run: u64,
-    id: Option<ObjectId>,
+    /// The id as it came, to be parsed once the sender is known; empty if there is none before the content.
+    pub id: String,
     /// Length of the content.
     pub bytes: u64,
     message: MessageReader,
@@ -28,7 +29,7 @@ impl PushedObject {
     /// Reads what stands before the content. The content must follow the fields that say what it is, as all known clients
     /// send it.
     pub async fn read(mut message: MessageReader) -> Result<PushedObject, Refusal> {
-        let (mut node, mut run, mut id, mut bytes) = (0, 0, None, 0);
+        let (mut node, mut run, mut id, mut bytes) = (0, 0, String::new(), 0);
         while message.left() > 0 {
             match message.varint().await? {
                 0x0a => {
@@ -39,7 +40,7 @@ impl PushedObject {
                 0x1a => {
                     let field = short_field(&mut message).await?;
                     let text = str::from_utf8(&field).map_err(|_| malformed("`object_id` is not text"))?;
-                    id = Some(object_id(text)?);
+                    text.clone_into(&mut id);
                 }
                 0x22 => {
                     bytes = message.varint().await?;
@@ -52,11 +53,6 @@ impl PushedObject {
             return Err(malformed("`object_content` is longer than its message"));
         }
         Ok(PushedObject { node, run, id, bytes, message, left: bytes })
-    }
-
-    /// Which object it is, to be asked once its sender is known.
-    pub fn id(&self) -> Result<ObjectId, Refusal> {
-        self.id.ok_or_else(|| malformed("`object_id` must come before `object_content`"))
     }
 
     /// The next piece of the content. After the last one the rest of the message is read: a message that breaks off did

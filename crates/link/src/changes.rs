@@ -81,6 +81,11 @@ impl Changes {
         format!("{}.{number}", self.life)
     }
 
+    /// Increases with every commit that adds, removes or changes a node.
+    pub fn nodes_version(&self) -> u64 {
+        self.noted().nodes
+    }
+
     /// What changed after `at`; `None`: that cannot be said.
     pub fn since(&self, at: &str) -> Option<Since> {
         let (life, number) = at.split_once('.')?;

@@ -99,6 +99,8 @@ pub enum StateLocation {
     Directory { directory: PathBuf, database: Option<PathBuf> },
     /// Nothing survives the process.
     Ephemeral,
+    /// As `Ephemeral`, in this directory.
+    Temporary { directory: PathBuf },
 }
 
 /// Limits, each with its unit. The defaults suit a machine with 2 GiB to spare.
@@ -116,14 +118,20 @@ pub struct Limits {
     pub requests_in_flight: usize,
     /// Requests one connection may have open at once.
     pub requests_per_connection: u32,
+    /// Maximum number of ServerApps that this SuperLink runs at once; further runs stay pending. `None`: by the cores and
+    /// the memory of the machine.
+    pub server_apps: Option<usize>,
     /// Maximum number of open connections from one address, on each port. Loopback connections are not counted.
     pub connections_per_address: usize,
     /// How long a node's pull is held open when there is nothing for it.
     pub hold_node_pull: Duration,
     /// The same over HTTP, where clients give up after 30 s.
     pub hold_node_pull_http: Duration,
-    /// How long a ServerApp's pull is held open while replies are missing.
+    /// How long the pull of a Flower ServerApp is held open while replies are missing. `send_and_receive` checks its
+    /// timeout only between two pulls, so a long hold outlasts it.
     pub hold_app_pull: Duration,
+    /// The same for native ServerApps, which measure their timeouts themselves.
+    pub hold_native_app_pull: Duration,
     /// How long a SuperExec's question for runs is held open.
     pub hold_launch_poll: Duration,
 }
@@ -137,10 +145,12 @@ impl Default for Limits {
             object_cache_bytes: 64 << 20,
             requests_in_flight: 4096,
             requests_per_connection: 128,
+            server_apps: None,
             connections_per_address: trellis_front::listen::CONNECTIONS_PER_ADDRESS,
             hold_node_pull: Duration::from_secs(120),
             hold_node_pull_http: Duration::from_secs(25),
-            hold_app_pull: Duration::from_secs(20),
+            hold_app_pull: Duration::from_millis(300),
+            hold_native_app_pull: Duration::from_secs(20),
             hold_launch_poll: Duration::from_secs(20),
         }
     }

@@ -1,5 +1,7 @@
 //! The border: Flower's messages to the core's values and back. Nothing is decided here.
 
+use std::collections::BTreeMap;
+
 use prost::Message as _;
 use trellis_core::Seconds;
 use trellis_core::id::{MessageId, NodeId, RunId};
@@ -10,6 +12,7 @@ use trellis_core::port::{Fab, Traffic};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{Run, ServerApp, State};
 pub use trellis_front::object::object_id;
+use trellis_wire::fab::VALID_LICENSE;
 use trellis_wire::proto;
 
 use crate::dialect::app::SERVER_APP;
@@ -166,9 +169,17 @@ pub fn node_out(node: &Node, now: Seconds) -> proto::NodeInfo {
     }
 }
 
+/// The stored form of verifications.
+pub fn verifications_in(verifications: BTreeMap<String, String>) -> Vec<u8> {
+    proto::Fab { verifications, ..Default::default() }.encode_to_vec()
+}
+
+/// `valid_license` is there for every FAB: without it Flower 1.25 runs unsigned apps in spite of `--trusted-entities`.
 pub fn fab_out(fab: Fab) -> proto::Fab {
-    let verifications = proto::Fab::decode(fab.verifications.as_slice()).map(|kept| kept.verifications);
-    proto::Fab { hash_str: fab.hash, content: fab.content, verifications: verifications.unwrap_or_default() }
+    let stored = proto::Fab::decode(fab.verifications.as_slice()).unwrap_or_default();
+    let mut verifications = stored.verifications;
+    verifications.insert(VALID_LICENSE.to_owned(), "Valid".to_owned());
+    proto::Fab { hash_str: fab.hash, content: fab.content, verifications }
 }
 
 #[cfg(test)]

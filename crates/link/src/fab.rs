@@ -1,5 +1,8 @@
 //! What a FAB says about itself, in the words of the link: a FAB that cannot be used is a refusal.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::ServerApp;
 use trellis_wire::fab::{self, BadFab, FabMetadata};
@@ -26,6 +29,14 @@ pub fn metadata(content: &[u8]) -> Result<(FabMetadata, ServerApp), Refusal> {
 /// Reads the keys that a run may set, with the values that the app brings along.
 pub fn config(content: &[u8]) -> Result<fab::Config, Refusal> {
     fab::config(&pyproject(content)?).map_err(refused)
+}
+
+/// Takes the signatures out of a FAB: the FAB that they cover, and its verifications.
+pub fn without_signatures(content: Bytes) -> Result<(Bytes, BTreeMap<String, String>), Refusal> {
+    match fab::detach(&content).map_err(refused)? {
+        Some((bundle, signatures)) => Ok((bundle.fab.content, signatures.to_verifications())),
+        None => Ok((content, BTreeMap::new())),
+    }
 }
 
 #[cfg(test)]

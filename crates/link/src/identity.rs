@@ -1,6 +1,6 @@
 //! Who a node is: every Fleet call is signed with the node's key. Which call may do what is decided elsewhere.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
@@ -12,6 +12,7 @@ use quick_cache::sync::Cache;
 use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use trellis_core::Seconds;
+use trellis_core::id::NodeId;
 use trellis_core::refusal::{Kind, Refusal};
 
 /// A signature is good for this long, by the clocks of both sides.
@@ -37,6 +38,8 @@ struct Known {
     key: ParsedPublicKey,
     /// What was found good last: nodes of ours show the same signature for some seconds.
     last: Mutex<Option<Signed>>,
+    /// The node that owns the key, and the version of the nodes at which it was looked up.
+    member: Mutex<Option<(u64, NodeId)>>,
 }
 
 #[derive(Clone)]
@@ -47,7 +50,7 @@ struct Signed {
 
 impl Known {
     fn has_signed(&self, timestamp: &[u8], signature: &Bytes) -> bool {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = lock(&self.last).clone();
         // In constant time: who compares must not learn a good signature bit by bit.
         let same = |signed: &Signed| {
             signed.timestamp == timestamp && verify_slices_are_equal(&signed.signature, signature).is_ok()
@@ -59,9 +62,13 @@ impl Known {
             return false;
         }
         let signed = Signed { timestamp: Bytes::copy_from_slice(timestamp), signature: signature.clone() };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(signed);
+        *lock(&self.last) = Some(signed);
         true
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Default for Identities {
@@ -96,6 +103,25 @@ impl Signature {
 }
 
 impl Identities {
+    /// The node that owns the key. Calls `look_up` unless the answer for this version of the nodes is cached; only
+    /// keys that have signed a call before are cached.
+    pub fn member(
+        &self,
+        key: &Bytes,
+        version: u64,
+        look_up: impl FnOnce() -> Result<Option<NodeId>, Refusal>,
+    ) -> Result<Option<NodeId>, Refusal> {
+        let Some(known) = self.keys.get(key) else { return look_up() };
+        if let Some((found_at, node)) = *lock(&known.member)
+            && found_at == version
+        {
+            return Ok(Some(node));
+        }
+        let node = look_up()?;
+        *lock(&known.member) = node.map(|node| (version, node));
+        Ok(node)
+    }
+
     /// Checks that the key signed the call at about `now`.
     pub fn verify(&self, shown: &Signature, now: Seconds) -> Result<(), Refusal> {
         let known = self.parse(&shown.key).ok_or_else(|| no("Invalid signature"))?;
@@ -113,7 +139,7 @@ impl Identities {
         if let Some(known) = self.keys.get(pem) {
             return Some(known);
         }
-        let known = Arc::new(Known { key: parse_key(pem)?, last: Mutex::default() });
+        let known = Arc::new(Known { key: parse_key(pem)?, last: Mutex::default(), member: Mutex::default() });
         self.keys.insert(pem.clone(), Arc::clone(&known));
         Some(known)
     }
@@ -179,5 +205,29 @@ mod tests {
             assert_eq!(signer("2026-11-16T12:00:01+00:00", good.as_ref(), noon + 1.0), invalid);
             assert_eq!(signer(NOON, good.as_ref(), noon + 306.0), Err("Invalid timestamp".to_owned()));
         }
+    }
+
+    #[test]
+    fn a_cached_member_is_looked_up_again_when_nodes_change() {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+        let der: PublicKeyX509Der = pair.public_key().as_der().unwrap();
+        let pem = format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", BASE64.encode(der.as_ref()));
+        let key = Bytes::from(pem);
+        let identities = Identities::default();
+        let member = |version, stored: Option<u64>| {
+            let mut looked_up = false;
+            let look_up = || {
+                looked_up = true;
+                Ok(stored.map(NodeId))
+            };
+            let node = identities.member(&key, version, look_up).unwrap();
+            (node.map(|node| node.0), looked_up)
+        };
+        assert_eq!(member(1, Some(7)), (Some(7), true), "the key has signed nothing yet");
+        identities.parse(&key).unwrap();
+        assert_eq!(member(1, Some(7)), (Some(7), true));
+        assert_eq!(member(1, None), (Some(7), false), "cached for this version");
+        assert_eq!(member(2, None), (None, true), "the node was removed");
+        assert_eq!(member(2, None), (None, true), "unknown keys are not cached");
     }
 }

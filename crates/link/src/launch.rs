@@ -4,6 +4,7 @@
 //! A ServerApp has its own process group and writes its output to a file, so that nothing breaks in it when the
 //! SuperLink is killed. The next SuperLink finds it again by a mark in its environment and goes on watching it.
 
+mod capacity;
 mod process;
 mod program;
 mod python;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use trellis_core::app;
 use trellis_core::id::RunId;
 use trellis_core::port::Topic;
@@ -21,6 +23,7 @@ use trellis_store_sqlite::crash;
 
 use crate::api::app::{append_log, new_token};
 use crate::link::Link;
+use capacity::default_server_apps;
 use process::{AppProcess, Ended, Order};
 pub use program::Programs;
 use program::{Program, Starts};
@@ -41,6 +44,10 @@ const RESTART_PAUSES: [Duration; MAX_RESTARTS as usize] =
 /// In the directory of a native run: what it would go on from.
 const NEWEST_CHECKPOINT: &str = "latest";
 
+/// The share of a process in the limit of ServerApps at once; free again when it is dropped. `None`: the limit was reached
+/// when an earlier SuperLink's process was found.
+type Slot = Option<OwnedSemaphorePermit>;
+
 /// Starts and watches ServerApps.
 pub struct Launcher {
     link: Arc<Link>,
@@ -49,13 +56,16 @@ pub struct Launcher {
     address: String,
     /// Output of apps, one file for each run.
     outputs: PathBuf,
+    /// One permit for each process that may run at once.
+    slots: Arc<Semaphore>,
 }
 
 impl Launcher {
     pub fn new(link: Arc<Link>, programs: Programs, address: String) -> std::io::Result<Launcher> {
         let outputs = link.store().directory().path().join(program::OUTPUTS);
         std::fs::create_dir_all(&outputs)?;
-        Ok(Launcher { link, programs, address, outputs })
+        let slots = Arc::new(Semaphore::new(link.limits.server_apps.unwrap_or_else(default_server_apps)));
+        Ok(Launcher { link, programs, address, outputs, slots })
     }
 
     /// Takes over the apps that an earlier SuperLink started; those that are gone are noted.
@@ -66,13 +76,13 @@ impl Launcher {
             match found.iter().find(|app| app.run == run.id) {
                 Some(app) => {
                     tracing::info!(run = run.id.0, pid = app.pid(), "ServerApp is still at work");
-                    self.watch(run.id, app.clone());
+                    self.watch(run.id, app.clone(), self.slot_if_free());
                 }
-                None if self.programs.start(run.server_app) => {
-                    let (launcher, id) = (Arc::clone(self), run.id);
+                None if self.programs.start(run.server_app) || self.was_watched(run.id)? => {
+                    let (launcher, id, slot) = (Arc::clone(self), run.id, self.slot_if_free());
                     // It may be started again after a pause, which nobody has to wait for.
                     tokio::spawn(async move {
-                        launcher.note_gone(id, "The ServerApp died while the SuperLink was away.").await;
+                        launcher.note_gone(id, "The ServerApp died while the SuperLink was away.", slot).await;
                     });
                 }
                 None => {}
@@ -86,7 +96,16 @@ impl Launcher {
         Ok(())
     }
 
-    /// Starts every run that waits, until the SuperLink stops.
+    /// Whether a launcher had claimed the run and nobody else frees it.
+    fn was_watched(&self, run: RunId) -> Result<bool, Refusal> {
+        self.link.read(|view| Ok(view.token(run)?.is_some_and(|token| token.state.is_watched())))
+    }
+
+    fn slot_if_free(&self) -> Slot {
+        Arc::clone(&self.slots).try_acquire_owned().ok()
+    }
+
+    /// Starts every run that waits, the oldest first, as slots become free, until the SuperLink stops.
     pub async fn run(self: Arc<Self>) {
         while !self.link.room.is_closed() {
             let pending = self
@@ -99,7 +118,11 @@ impl Launcher {
                 })
                 .await;
             for (run, server_app) in pending.ok().flatten().unwrap_or_default() {
-                if let Err(error) = self.launch(run, server_app).await {
+                let slot = tokio::select! {
+                    slot = Arc::clone(&self.slots).acquire_owned() => slot.ok(),
+                    () = self.link.room.closed() => return,
+                };
+                if let Err(error) = self.launch(run, server_app, slot).await {
                     tracing::error!(run = run.0, %error, "ServerApp could not be started");
                     tokio::time::sleep(GLANCE).await;
                 }
@@ -107,18 +130,24 @@ impl Launcher {
         }
     }
 
-    async fn launch(self: &Arc<Self>, run: RunId, server_app: ServerApp) -> Result<(), Refusal> {
+    async fn launch(self: &Arc<Self>, run: RunId, server_app: ServerApp, slot: Slot) -> Result<(), Refusal> {
         let (secret, hash) = new_token();
         let now = self.link.now();
-        if !self.link.write(move |tx| app::claim(tx, run, server_app, hash, now)).await? {
+        if !self.link.write(move |tx| app::claim_watched(tx, run, server_app, hash, now)).await? {
             return Ok(());
         }
         crash::point("run-claimed");
-        self.start(run, server_app, &secret).await
+        self.start(run, server_app, &secret, slot).await
     }
 
     /// Starts the process of a run that is ours to start.
-    async fn start(self: &Arc<Self>, run: RunId, server_app: ServerApp, secret: &str) -> Result<(), Refusal> {
+    async fn start(
+        self: &Arc<Self>,
+        run: RunId,
+        server_app: ServerApp,
+        secret: &str,
+        slot: Slot,
+    ) -> Result<(), Refusal> {
         let program = match self.programs.of(server_app) {
             Starts::Here(program) => program,
             Starts::Nowhere(why) => {
@@ -131,7 +160,7 @@ impl Launcher {
             Ok(app) => {
                 crash::point("app-spawned");
                 tracing::info!(run = run.0, pid = app.pid(), "ServerApp started");
-                self.watch(run, app);
+                self.watch(run, app, slot);
                 Ok(())
             }
             Err(error) => {
@@ -147,7 +176,7 @@ impl Launcher {
         self.link.write(move |tx| app::finish(tx, run, Outcome::Failed, &reason, now)).await
     }
 
-    fn watch(self: &Arc<Self>, run: RunId, app: AppProcess) {
+    fn watch(self: &Arc<Self>, run: RunId, app: AppProcess, slot: Slot) {
         let launcher = Arc::clone(self);
         tokio::spawn(async move {
             let ended = tokio::select! {
@@ -171,7 +200,7 @@ impl Launcher {
             };
             app.kill(); // What it started and left behind, if anything.
             tracing::debug!(run = run.0, pid = app.pid(), how = %ended, "ServerApp ended");
-            launcher.ended(run, &ended).await;
+            launcher.ended(run, &ended, slot).await;
         });
     }
 
@@ -198,7 +227,7 @@ impl Launcher {
         }
     }
 
-    async fn ended(self: &Arc<Self>, run: RunId, how: &Ended) {
+    async fn ended(self: &Arc<Self>, run: RunId, how: &Ended, slot: Slot) {
         let finished = self.link.read(|view| Ok(view.run(run)?.is_none_or(|run| run.state().is_finished())));
         let tail = process::tail(&self.output(run), TAIL_BYTES);
         // Before another one writes to it.
@@ -209,19 +238,24 @@ impl Launcher {
             if let Err(error) = append_log(&self.link, run, format!("{reason} Its last output:\n{tail}\n")).await {
                 tracing::error!(run = run.0, %error, "the last output of a ServerApp could not be noted");
             }
-            self.note_gone(run, &reason).await;
+            self.note_gone(run, &reason, slot).await;
         }
     }
 
-    async fn note_gone(self: &Arc<Self>, run: RunId, reason: &str) {
-        if let Err(error) = self.gone(run, reason).await {
-            tracing::error!(run = run.0, %error, "the end of a ServerApp could not be noted");
+    /// Retries until the end is stored: nothing else frees a run whose process was watched.
+    async fn note_gone(self: &Arc<Self>, run: RunId, reason: &str, mut slot: Slot) {
+        while let Err(error) = self.gone(run, reason, slot.take()).await {
+            tracing::error!(run = run.0, %error, "the end of a ServerApp could not be stored; it is tried again");
+            tokio::select! {
+                () = tokio::time::sleep(GLANCE) => {}
+                () = self.link.room.closed() => return,
+            }
         }
     }
 
-    async fn gone(self: &Arc<Self>, run: RunId, reason: &str) -> Result<(), Refusal> {
+    async fn gone(self: &Arc<Self>, run: RunId, reason: &str, slot: Slot) -> Result<(), Refusal> {
         tracing::warn!(run = run.0, reason, "ServerApp is gone");
-        if self.restart(run, reason).await? {
+        if self.restart(run, reason, slot).await? {
             return Ok(());
         }
         let (reason, now) = (reason.to_owned(), self.link.now());
@@ -230,7 +264,7 @@ impl Launcher {
 
     /// Starts another native ServerApp in the place of one that died, to go on from its last checkpoint, or to begin anew where
     /// no round was over. `false`: that cannot be, or was tried often enough.
-    async fn restart(self: &Arc<Self>, id: RunId, reason: &str) -> Result<bool, Refusal> {
+    async fn restart(self: &Arc<Self>, id: RunId, reason: &str, slot: Slot) -> Result<bool, Refusal> {
         let Some(run) = self.link.read(|view| view.run(id))? else { return Ok(false) };
         let is_at_work = run.server_app == ServerApp::Native && *run.state() == State::Running;
         let times = run.launches.saturating_sub(1) as usize;
@@ -254,7 +288,7 @@ impl Launcher {
         if !self.link.write(move |tx| app::restart(tx, id, hash, now)).await? {
             return Ok(false);
         }
-        self.start(id, ServerApp::Native, &secret).await?;
+        self.start(id, ServerApp::Native, &secret, slot).await?;
         Ok(true)
     }
 

@@ -29,6 +29,8 @@ pub struct Link {
     store: SqliteStore,
     clock: Clock,
     traffic: Mutex<HashMap<RunId, Traffic>>,
+    /// The last confirmation of each run that may not be durable yet.
+    confirming: Mutex<HashMap<RunId, oneshot::Receiver<Result<(), Refusal>>>>,
     pub room: Arc<WaitingRoom>,
     pub limits: Limits,
     pub identities: Identities,
@@ -84,6 +86,7 @@ impl Link {
             store,
             clock: Clock::default(),
             traffic: Mutex::default(),
+            confirming: Mutex::default(),
             room,
             identities: Identities::default(),
             hot: HotObjects::new(settings.limits.object_cache_bytes),
@@ -164,6 +167,28 @@ impl Link {
     pub fn write_unheard(&self, change: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static) {
         let (tell, _unheard) = oneshot::channel();
         self.store.submit(Box::new(Change { change, result: None, tell }));
+    }
+
+    /// As [`Link::write_unheard`], for confirmations of a run's ServerApp.
+    pub fn write_confirmation(
+        &self,
+        run: RunId,
+        change: impl FnMut(&mut dyn Tx) -> Result<(), Refusal> + Send + 'static,
+    ) {
+        let (tell, told) = oneshot::channel();
+        self.store.submit(Box::new(Change { change, result: None, tell }));
+        let mut confirming = self.confirming.lock().expect("no holder panics");
+        confirming.retain(|_, told| matches!(told.try_recv(), Err(oneshot::error::TryRecvError::Empty)));
+        confirming.insert(run, told);
+    }
+
+    /// Waits until the confirmations of a run that came before can be seen. Otherwise a pull finds a reply whose objects are
+    /// deleted before the ServerApp asks for them.
+    pub async fn confirmed(&self, run: RunId) {
+        let told = self.confirming.lock().expect("no holder panics").remove(&run);
+        if let Some(told) = told {
+            let _ = told.await;
+        }
     }
 
     /// Nodes came, went or changed without a commit that says so.

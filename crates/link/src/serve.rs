@@ -117,6 +117,7 @@ impl SuperLink {
         let directory = match &config.state {
             StateLocation::Directory { directory, database } => StateDirectory::open(directory, database.as_deref())?,
             StateLocation::Ephemeral => StateDirectory::ephemeral()?,
+            StateLocation::Temporary { directory } => StateDirectory::temporary(directory)?,
         };
         let programs = Programs::find(&config, directory.path(), std::env::var_os("PATH").as_deref())?;
         let tls = match &config.tls {

@@ -20,7 +20,7 @@ const ZIP: &[u8] = b"PK";
 /// Reads a `.safetensors` or `.npz` file, told apart by what is in them, or the model of a checkpoint's directory.
 ///
 /// The order of the arrays is that of the file: in safetensors, of their data; in npz, of its members, and by number where
-/// they are called `arr_0`, `arr_1`, ...
+/// they are called `arr_0`, `arr_1`, ... (which become `0`, `1`, ...).
 pub fn read_model(path: impl AsRef<Path>) -> Result<Model, ModelError> {
     let path = path.as_ref();
     if path.is_dir() {

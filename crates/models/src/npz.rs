@@ -83,6 +83,10 @@ pub fn read(file: File) -> Result<Vec<(Slot, Bytes)>, String> {
     let position = |slot: &Slot| slot.name.strip_prefix(POSITIONAL)?.parse::<u64>().ok();
     if found.iter().all(|(slot, _)| position(slot).is_some()) {
         found.sort_by_key(|(slot, _)| position(slot));
+        // Flower names the arrays of a list 0, 1, ...: a model by `np.savez(file, *arrays)` must fit one of a ClientApp.
+        for (slot, _) in &mut found {
+            slot.name.drain(..POSITIONAL.len());
+        }
     }
     Ok(found)
 }

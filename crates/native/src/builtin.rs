@@ -50,6 +50,9 @@ const DATA: &[Setting] = &[
     Setting { name: "test-fraction", default: "0.2", help: "part of a node's examples that it tests with" },
 ];
 
+/// Settings about the data of one node. A run cannot set them: its nodes have data and partitions of their own.
+pub const NODE_SETTINGS: &[&str] = &["dataset", "label", "classes", "scale", "partition-id", "num-partitions"];
+
 /// All apps.
 pub fn builtins() -> &'static [Description] {
     &BUILTINS

@@ -22,7 +22,7 @@ mod settings;
 mod training;
 
 pub use app::{AppError, ClientApp, Context, Instruction, MessageKind, Stop};
-pub use builtin::{Description, builtin, builtins};
+pub use builtin::{Description, NODE_SETTINGS, builtin, builtins};
 pub use data::partition::{MIN_PARTITION_EXAMPLES, PartitionError, Scheme, owners};
 pub use exchange::{ARRAYS, CONFIG, METRICS, NUM_EXAMPLES, SERVER_ROUND};
 pub use handle::{Handled, NotHandled, handle_message};

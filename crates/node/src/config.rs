@@ -9,6 +9,8 @@ use trellis_client::Target;
 pub use trellis_client::fleet::retry::Backoff;
 use trellis_wire::proto;
 
+use crate::objects::PulledObjects;
+
 #[derive(Debug, Clone)]
 pub struct Config {
     pub superlink: Target,
@@ -17,6 +19,9 @@ pub struct Config {
     pub retry: Retry,
     /// Everything that must survive a restart: key, messages, replies, contexts, apps.
     pub state_dir: PathBuf,
+    /// The state does not outlive the process: nothing is written durably, and little at all. Nodes of one process share
+    /// the objects that they pull.
+    pub temporary: Option<PulledObjects>,
     /// The key that the node is known by; `None`: one in the state directory, made at the first start. A node whose key is
     /// given was registered by somebody else, and does not register itself.
     pub key: Option<PathBuf>,
@@ -102,8 +107,16 @@ pub struct WarmSettings {
     pub recycle_bytes: Option<u64>,
     /// Workers that are kept with nothing to do, each for its run.
     pub max_idle: usize,
-    /// Keeps an interpreter ready for the next run.
-    pub spare: bool,
+    pub spare: Spare,
+}
+
+/// An interpreter that is ready before a run needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spare {
+    None,
+    /// The one of the check at the start: for a node that serves one run.
+    FirstRun,
+    EveryRun,
 }
 
 /// What apps may use of the machine.

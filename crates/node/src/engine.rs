@@ -154,6 +154,10 @@ impl Engine {
         change: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let store = Arc::clone(&self.store);
+        if self.config.temporary.is_some() {
+            // In memory: another thread costs more than the change.
+            return change(&store);
+        }
         match tokio::task::spawn_blocking(move || change(&store)).await {
             Ok(result) => result,
             Err(error) => Err(StoreError::Files(std::io::Error::other(error))),

@@ -1,19 +1,65 @@
 //! Object files: what instructions and replies consist of, one file each, named by content. Who still needs which object is
 //! not known here.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
+use tokio::sync::OnceCell;
 use trellis_core::id::ObjectId;
 use trellis_wire::object::object_id;
+
+/// Objects of `PulledObjects`, all together; beyond it they are forgotten.
+const MAX_PULLED_BYTES: usize = 64 << 20;
+/// Larger objects are files, also of a temporary node: models may be larger than the memory.
+const MAX_MEMORY_OBJECT_BYTES: usize = 64 << 10;
+
+/// Objects that temporary nodes of one process pulled lately. They get the same model in each round, so one of them pulls it.
+#[derive(Debug, Clone, Default)]
+pub struct PulledObjects(Arc<Mutex<Pulled>>);
+
+#[derive(Debug, Default)]
+struct Pulled {
+    objects: BTreeMap<ObjectId, Arc<OnceCell<Bytes>>>,
+    bytes: usize,
+}
+
+impl PulledObjects {
+    /// The object; `pull` is called if no other node pulled it, or is about to.
+    pub async fn get<E, F: Future<Output = Result<Bytes, E>>>(
+        &self,
+        id: ObjectId,
+        pull: impl FnOnce() -> F,
+    ) -> Result<Bytes, E> {
+        let cell = {
+            let mut pulled = self.pulled();
+            if pulled.bytes > MAX_PULLED_BYTES {
+                *pulled = Pulled::default();
+            }
+            Arc::clone(pulled.objects.entry(id).or_default())
+        };
+        let pulling = async || {
+            let bytes = pull().await?;
+            self.pulled().bytes += bytes.len();
+            Ok(bytes)
+        };
+        cell.get_or_try_init(pulling).await.cloned()
+    }
+
+    fn pulled(&self) -> MutexGuard<'_, Pulled> {
+        self.0.lock().expect("nothing panics while it is held")
+    }
+}
 
 /// A directory of objects. All calls may wait for the disk.
 #[derive(Debug, Clone)]
 pub struct Objects {
     directory: Arc<Path>,
+    /// The small objects of a temporary node.
+    memory: Option<Arc<Mutex<BTreeMap<ObjectId, Bytes>>>>,
 }
 
 impl Objects {
@@ -26,7 +72,20 @@ impl Objects {
                 fs::remove_file(path)?;
             }
         }
-        Ok(Objects { directory: directory.into() })
+        Ok(Objects { directory: directory.into(), memory: None })
+    }
+
+    /// Objects that do not outlive the process.
+    pub fn temporary(directory: &Path) -> io::Result<Objects> {
+        Ok(Objects { memory: Some(Arc::default()), ..Objects::open(directory)? })
+    }
+
+    fn memory(&self) -> Option<MutexGuard<'_, BTreeMap<ObjectId, Bytes>>> {
+        self.memory.as_ref().map(|memory| memory.lock().expect("nothing panics while it is held"))
+    }
+
+    fn in_memory(&self, id: ObjectId) -> Option<Bytes> {
+        self.memory()?.get(&id).cloned()
     }
 
     fn path(&self, id: ObjectId) -> PathBuf {
@@ -34,16 +93,22 @@ impl Objects {
     }
 
     pub fn has(&self, id: ObjectId) -> bool {
-        self.path(id).exists()
+        self.in_memory(id).is_some() || self.path(id).exists()
     }
 
     /// 0 if it is not here.
     pub fn len_bytes(&self, id: ObjectId) -> u64 {
-        fs::metadata(self.path(id)).map_or(0, |metadata| metadata.len())
+        match self.in_memory(id) {
+            Some(bytes) => bytes.len() as u64,
+            None => fs::metadata(self.path(id)).map_or(0, |metadata| metadata.len()),
+        }
     }
 
     /// The bytes of an object; `None` if it is not here, or damaged: then it goes, to be fetched or made again.
     pub fn read(&self, id: ObjectId) -> io::Result<Option<Bytes>> {
+        if let Some(bytes) = self.in_memory(id) {
+            return Ok(Some(bytes));
+        }
         let bytes = match fs::read(self.path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => Bytes::from(other?),
@@ -58,6 +123,12 @@ impl Objects {
     /// Keeps an object whose name is known to be right. It is not forced to the disk: `read` finds out what a loss of power
     /// took.
     pub fn put(&self, id: ObjectId, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() <= MAX_MEMORY_OBJECT_BYTES
+            && let Some(mut memory) = self.memory()
+        {
+            memory.insert(id, Bytes::copy_from_slice(bytes));
+            return Ok(());
+        }
         let mut file = tempfile::NamedTempFile::new_in(&self.directory)?;
         file.write_all(bytes)?;
         file.persist(self.path(id)).map_err(|error| error.error)?;
@@ -65,6 +136,9 @@ impl Objects {
     }
 
     pub fn remove(&self, id: ObjectId) -> io::Result<()> {
+        if self.memory().is_some_and(|mut memory| memory.remove(&id).is_some()) {
+            return Ok(());
+        }
         match fs::remove_file(self.path(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -73,7 +147,7 @@ impl Objects {
 
     /// Bytes that all of them take.
     pub fn used_bytes(&self) -> io::Result<u64> {
-        let mut used = 0;
+        let mut used = self.memory().map_or(0, |memory| memory.values().map(|bytes| bytes.len() as u64).sum());
         for entry in fs::read_dir(&self.directory)? {
             match entry?.metadata() {
                 Ok(metadata) => used += metadata.len(),
@@ -87,7 +161,9 @@ impl Objects {
     /// Everything that is here.
     pub fn all(&self) -> io::Result<Vec<ObjectId>> {
         let paths = fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.path()));
-        paths.filter_map(|path| path.map(|path| id_of(&path)).transpose()).collect()
+        let memory: Vec<ObjectId> = self.memory().map(|memory| memory.keys().copied().collect()).unwrap_or_default();
+        let files = paths.filter_map(|path| path.map(|path| id_of(&path)).transpose());
+        memory.into_iter().map(Ok).chain(files).collect()
     }
 }
 
@@ -114,6 +190,40 @@ mod tests {
         objects.remove(id).unwrap();
         objects.remove(id).unwrap();
         assert_eq!(objects.read(id).unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn an_object_is_pulled_once_for_all_nodes_unless_that_fails() {
+        let (pulled, id) = (PulledObjects::default(), object_id(b"x"));
+        let failed: Result<Bytes, &str> = pulled.get(id, async || Err("not yet")).await;
+        assert_eq!(failed, Err("not yet"));
+        let first = async || {
+            tokio::task::yield_now().await;
+            Ok::<_, &str>(Bytes::from_static(b"x"))
+        };
+        let (one, other) = tokio::join!(pulled.get(id, first), pulled.get(id, async || Err("pulled twice")));
+        assert_eq!((one, other), (Ok(Bytes::from_static(b"x")), Ok(Bytes::from_static(b"x"))));
+        pulled.pulled().bytes = MAX_PULLED_BYTES + 1;
+        assert_eq!(pulled.get(id, async || Err("forgotten")).await, Err("forgotten"));
+    }
+
+    #[test]
+    fn a_temporary_node_writes_large_objects_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let objects = Objects::temporary(directory.path()).unwrap();
+        let files = || std::fs::read_dir(directory.path()).unwrap().count();
+        let (small, large) = (vec![1; MAX_MEMORY_OBJECT_BYTES], vec![2; MAX_MEMORY_OBJECT_BYTES + 1]);
+        for (bytes, expected_files) in [(&small, 0), (&large, 1)] {
+            let id = object_id(bytes);
+            objects.put(id, bytes).unwrap();
+            assert_eq!((files(), objects.has(id), objects.len_bytes(id)), (expected_files, true, bytes.len() as u64));
+            assert_eq!(objects.read(id).unwrap().unwrap(), bytes);
+        }
+        assert_eq!(objects.used_bytes().unwrap(), (small.len() + large.len()) as u64);
+        for id in objects.all().unwrap() {
+            objects.remove(id).unwrap();
+        }
+        assert_eq!((files(), objects.all().unwrap().len()), (0, 0));
     }
 
     #[test]

@@ -19,7 +19,8 @@ use crate::watch::{self, About, StatusServer, Watch};
 
 /// Works until told to stop.
 pub async fn serve(config: Config, stop: impl Future<Output = ()>) -> Result<(), Error> {
-    let store = Store::open(&config.state_dir)?;
+    let store =
+        if config.temporary.is_some() { Store::temporary(&config.state_dir) } else { Store::open(&config.state_dir) }?;
     let key = Arc::new(key(&config)?);
     let fleet = Fleet::new(config.superlink.clone(), key, options(&config));
     let watch = Watch::new(About {
@@ -94,6 +95,9 @@ fn key(config: &Config) -> Result<NodeKey, Error> {
     match NodeKey::read(path)? {
         Some(key) => Ok(key),
         None if given => Err(Error::NoKey { path: path.to_owned() }),
+        None if config.temporary.is_some() => {
+            Ok(NodeKey::from_bytes(path, NodeKey::draw("trellis supernode")?.as_bytes())?)
+        }
         None => {
             let key = NodeKey::generate(path, "trellis supernode")?;
             key.write_public("trellis supernode")?;

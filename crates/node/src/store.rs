@@ -114,6 +114,15 @@ pub struct Store {
 impl Store {
     /// Opens, or makes, the state in a directory, for this process alone.
     pub fn open(directory: &Path) -> Result<Arc<Store>, StoreError> {
+        Store::open_with(directory, false)
+    }
+
+    /// A state that does not outlive the process: in memory, but for large objects.
+    pub fn temporary(directory: &Path) -> Result<Arc<Store>, StoreError> {
+        Store::open_with(directory, true)
+    }
+
+    fn open_with(directory: &Path, temporary: bool) -> Result<Arc<Store>, StoreError> {
         let unusable = |source| StoreError::Directory { path: directory.to_owned(), source };
         let objects = directory.join("objects");
         DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(&objects).map_err(unusable)?;
@@ -127,10 +136,14 @@ impl Store {
             Err(fs::TryLockError::WouldBlock) => return Err(StoreError::InUse { path: directory.to_owned() }),
             Err(fs::TryLockError::Error(source)) => return Err(unusable(source)),
         }
-        // SQLite creates its other files with the mode of the database.
-        open(schema::DATABASE).map_err(unusable)?;
-        let connection = schema::open(directory)?;
-        let objects = Objects::open(&objects).map_err(unusable)?;
+        let (connection, objects) = if temporary {
+            (schema::in_memory()?, Objects::temporary(&objects))
+        } else {
+            // SQLite creates its other files with the mode of the database.
+            open(schema::DATABASE).map_err(unusable)?;
+            (schema::open(directory)?, Objects::open(&objects))
+        };
+        let objects = objects.map_err(unusable)?;
         let store = Store { connection: Mutex::new(connection), objects, _lock: lock };
         store.sweep()?;
         Ok(Arc::new(store))

@@ -1,17 +1,26 @@
 //! The enforcement level of the sandbox, for logs, status and metrics. Pure.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::kernel::{Feature, Kernel};
 use crate::settings::{Mode, Network, Settings};
 
-/// The kernel lacks a feature that `--sandbox required` needs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "apps cannot be put into a sandbox: the kernel does not have {missing}; use a newer kernel, or --sandbox best-effort"
-)]
-pub struct Unavailable {
-    pub missing: String,
+pub enum Unavailable {
+    /// The kernel lacks a feature that `--sandbox required` needs.
+    #[error(
+        "apps cannot be put into a sandbox: the kernel does not have {missing}; use a newer kernel, or --sandbox \
+         best-effort"
+    )]
+    Kernel { missing: String },
+    /// Apps could change keys and databases.
+    #[error(
+        "--app-data {}:rw contains the state directory, so apps could change its keys and databases; name directories \
+         beside it, or use --sandbox off", path.display()
+    )]
+    Exposed { path: PathBuf },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +118,9 @@ impl Level {
     /// Fails if the mode is `required` and a feature is missing.
     pub fn check(&self) -> Result<(), Unavailable> {
         match self.mode {
-            Mode::Required if !self.missing.is_empty() => Err(Unavailable { missing: self.missing.join(" and ") }),
+            Mode::Required if !self.missing.is_empty() => {
+                Err(Unavailable::Kernel { missing: self.missing.join(" and ") })
+            }
             _ => Ok(()),
         }
     }

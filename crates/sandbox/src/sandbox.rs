@@ -49,7 +49,7 @@ struct Common {
 }
 
 impl Sandbox {
-    /// Fails if the kernel lacks a feature that the settings require. `root` names the directory in `state` for scratch
+    /// Fails if the kernel lacks a feature that the settings require, or if apps could write to `state`. `root` names the directory in `state` for scratch
     /// directories.
     pub fn new(
         settings: Settings,
@@ -60,6 +60,9 @@ impl Sandbox {
     ) -> Result<Sandbox, Unavailable> {
         let kernel = Kernel::detect();
         Level::of(&settings, &kernel, over_tcp, false).check()?;
+        if let Some(path) = exposing(&settings, &state) {
+            return Err(Unavailable::Exposed { path: path.to_owned() });
+        }
         let root = state.join(root);
         let (protected, common) = (Vec::new(), Mutex::default());
         Ok(Sandbox { settings, kernel, python, state, root, protected, over_tcp, common })
@@ -83,18 +86,7 @@ impl Sandbox {
     /// The enforcement level. `separate_user` is only known after [`Sandbox::prepare`].
     pub fn level(&self) -> Level {
         let separate = self.common().as_ref().is_some_and(|common| common.separate_user);
-        let mut level = Level::of(&self.settings, &self.kernel, self.over_tcp, separate);
-        level.limits.extend(self.exposing().map(|path| {
-            format!("apps can change keys and databases: --app-data {}:rw contains the state directory", path.display())
-        }));
-        level
-    }
-
-    /// Writable data paths that contain the state directory.
-    fn exposing(&self) -> impl Iterator<Item = &Path> {
-        let state = fs::canonicalize(&self.state).unwrap_or_else(|_| self.state.clone());
-        let writable = self.settings.data.iter().filter(|data| data.writable).map(|data| data.path.as_path());
-        writable.filter(move |path| fs::canonicalize(path).is_ok_and(|path| state.starts_with(path)))
+        Level::of(&self.settings, &self.kernel, self.over_tcp, separate)
     }
 
     /// Logs the level at startup; `true` marks warnings.
@@ -212,5 +204,38 @@ impl Sandbox {
             },
             refuse_truncate: !self.kernel.has(Feature::Truncate),
         }
+    }
+}
+
+/// The first writable data path that contains the state directory, unless the sandbox is off.
+fn exposing<'s>(settings: &'s Settings, state: &Path) -> Option<&'s Path> {
+    if settings.mode == Mode::Off {
+        return None;
+    }
+    let state = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
+    let writable = settings.data.iter().filter(|data| data.writable).map(|data| data.path.as_path());
+    writable.into_iter().find(|path| fs::canonicalize(path).is_ok_and(|path| state.starts_with(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::DataPath;
+
+    #[test]
+    fn writable_data_may_not_contain_the_state_directory() {
+        let home = tempfile::tempdir().unwrap();
+        let state = home.path().join("node/state");
+        fs::create_dir_all(&state).unwrap();
+        let open = |mode: Mode, path: &Path, writable: bool| {
+            let data = vec![DataPath { path: path.to_owned(), writable }];
+            let settings = Settings { mode, data, ..Settings::off() };
+            Sandbox::new(settings, PathBuf::from("python3"), state.clone(), "apps", false).map(drop)
+        };
+        let exposed = Err(Unavailable::Exposed { path: home.path().to_owned() });
+        assert_eq!(open(Mode::BestEffort, home.path(), true), exposed);
+        assert_eq!(open(Mode::BestEffort, home.path(), false), Ok(()), "read-only data leave the state out");
+        assert_eq!(open(Mode::BestEffort, &home.path().join("node/data"), true), Ok(()));
+        assert_eq!(open(Mode::Off, home.path(), true), Ok(()));
     }
 }

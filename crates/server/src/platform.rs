@@ -37,9 +37,9 @@ use trellis_api::{
     Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, NewRun, Node, PlanReport, Role, Run,
     TrainingRounds,
 };
-use trellis_plan::{Part, ResourceId, Wanted};
+use trellis_plan::{NodeKey, Part, ResourceId, Wanted};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
-use trellis_spec::{Federation, Name, Pool, to_yaml};
+use trellis_spec::{Federation, Name, Pool, Runtime, to_yaml};
 
 use clock::now_ms;
 use document::{Document, invalid, unknown, wrong};
@@ -204,16 +204,32 @@ impl Platform {
 
     /// Changes the count of a pool, as a change of the document.
     pub async fn scale(&self, name: &str, pool: &str, count: u32) -> Result<Applied, Refusal> {
+        self.change(name, |federation| scaled(federation, pool, count)).await
+    }
+
+    /// Keeps a node from new work, or lets it take work again, as a change of the document.
+    pub async fn drain(&self, name: &str, node: &str, drained: bool) -> Result<Applied, Refusal> {
+        let Part::Node(key) = part_id(&self.view(name)?, node)?.part else {
+            return Err(Refusal::NotFound("the coordinator takes no work that could be drained".to_owned()));
+        };
+        self.change(name, |federation| with_drained(federation, &key, drained)).await
+    }
+
+    async fn change(
+        &self,
+        name: &str,
+        change: impl Fn(&Federation) -> Result<Federation, Refusal>,
+    ) -> Result<Applied, Refusal> {
         let mut tries = TRIES;
         loop {
             let view = self.view(name)?;
             let Some(federation) = view.federation.as_ref().filter(|_| !view.leaving) else {
                 return Err(RegistryError::Leaving.into());
             };
-            let scaled = scaled(federation, pool, count)?;
+            let changed = change(federation)?;
             tries -= 1;
-            match self.put(scaled, Some(view.revision)).await {
-                // Somebody else changed the document meanwhile: the count is set in that one.
+            match self.put(changed, Some(view.revision)).await {
+                // Somebody else changed the document meanwhile: the change is made in that one.
                 Err(Refusal::Conflict(_)) if tries > 0 => {
                     if let Some(entry) = self.shared.registry.federation(&view.name).await? {
                         self.shared.views.put(entry);
@@ -253,8 +269,9 @@ impl Platform {
         runs::get(&self.shared, &self.view(name)?, run).await
     }
 
-    pub async fn start_run(&self, name: &str, new: &NewRun) -> Result<Run, Refusal> {
-        runs::start(&self.shared, &self.view(name)?, new).await
+    /// `by`: the name of the caller's token.
+    pub async fn start_run(&self, name: &str, new: &NewRun, by: &str) -> Result<Run, Refusal> {
+        runs::start(&self.shared, &self.view(name)?, new, by).await
     }
 
     /// One that is over: the same, and it is said how it ended.
@@ -365,6 +382,24 @@ fn scaled(federation: &Federation, pool: &str, count: u32) -> Result<Federation,
     // Whoever has a federation need not ask again whether it holds together: so it is asked here.
     let document = document::read(&to_yaml(&federation), federation.name.as_str(), None)?;
     Ok(document.federation)
+}
+
+/// The same with a node that is drained, or no longer.
+fn with_drained(federation: &Federation, key: &NodeKey, drained: bool) -> Result<Federation, Refusal> {
+    let mut federation = federation.clone();
+    if drained && federation.runtime != Runtime::Trellis {
+        let what = format!("a SuperNode of {} cannot be told to take no new work", federation.runtime);
+        let detail = wrong("drained", what, "use runtime: trellis, or scale the pool down");
+        return Err(invalid("the node cannot be drained", vec![detail]));
+    }
+    let Some(pool) = federation.pools.iter_mut().find(|pool| pool.name == key.pool) else {
+        return Err(Refusal::NotFound(format!("{key} is a node of no pool in the document")));
+    };
+    match drained {
+        true => pool.drained.insert(key.index),
+        false => pool.drained.remove(&key.index),
+    };
+    Ok(federation)
 }
 
 /// `coordinator`, or a node's name, at the site where it is.

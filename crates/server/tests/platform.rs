@@ -227,7 +227,7 @@ async fn what_cannot_be_used_is_told_with_its_place() {
         platform.nodes("no name").map(drop),
         platform.scale("demo", "clinic", 1).await.map(drop),
         platform.current_plan("demo", Role::Admin).await.map(drop),
-        platform.start_run("demo", &NewRun::default()).await.map(drop),
+        platform.start_run("demo", &NewRun::default(), "me").await.map(drop),
     ] {
         assert!(matches!(refused, Err(Refusal::NotFound(_))), "{refused:?}");
     }
@@ -288,13 +288,21 @@ async fn runs_of_a_federation_that_has_no_superlink_to_call() {
     until(&platform, "demo", is_ready(1)).await;
     assert_eq!(platform.runs("demo").await, Ok(Vec::new()));
     let new = NewRun { app: Some("native:mlp".to_owned()), ..NewRun::default() };
-    let refused = platform.start_run("demo", &new).await.expect_err("nobody is there");
+    let refused = platform.start_run("demo", &new, "me").await.expect_err("nobody is there");
     assert!(matches!(&refused, Refusal::Refused(why) if why.contains("no HTTP API")), "{refused}");
     assert!(matches!(platform.part_log("demo", "clinic-7", None, false).await, Err(Refusal::NotFound(_))));
     let connection = platform.connection("demo").await.expect("it has addresses");
     assert!(connection.control.is_some() && !connection.insecure);
     let apps = platform.apps();
-    assert!(apps.apps.iter().any(|app| app.name == "native:mlp") && apps.strategies.len() > 10);
+    let app = apps.apps.iter().find(|app| app.name == "native:mlp").expect("it is listed");
+    assert!(apps.strategies.len() > 10);
+    let names: Vec<&str> = app.settings.iter().map(|setting| setting.name.as_str()).collect();
+    assert!(names.contains(&"local-epochs") && names.contains(&"partition"), "{names:?}");
+    let training: Vec<&str> = apps.training.iter().map(|setting| setting.name.as_str()).collect();
+    for refused in ["dataset", "label", "classes", "scale", "partition-id", "num-partitions"] {
+        assert!(!names.contains(&refused), "no run can set {refused}");
+    }
+    assert!(names.iter().all(|name| !training.contains(name)), "each setting is listed once: {names:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

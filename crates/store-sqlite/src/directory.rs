@@ -76,15 +76,18 @@ impl StateDirectory {
             let number = COUNTER.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{EPHEMERAL_PREFIX}{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => {
-                    let mut directory = StateDirectory::open(&path, None)?;
-                    directory.ephemeral = true;
-                    return Ok(directory);
-                }
+                Ok(()) => return StateDirectory::temporary(&path),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(source) => return Err(OpenError::Io { path, source }),
             }
         }
+    }
+
+    /// Opens (or makes) a directory that goes away with the process. Nothing in it is forced to the disk.
+    pub fn temporary(path: &Path) -> Result<StateDirectory, OpenError> {
+        let mut directory = StateDirectory::open(path, None)?;
+        directory.ephemeral = true;
+        Ok(directory)
     }
 
     pub fn path(&self) -> &Path {

@@ -143,7 +143,8 @@ impl Tx for Change<'_> {
 
     fn put_fab(&mut self, fab: &Fab) -> Result<(), Refusal> {
         self.execute(
-            "INSERT INTO fab VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING",
+            "INSERT INTO fab VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO UPDATE
+             SET verifications = excluded.verifications WHERE length(excluded.verifications) > 0",
             params![fab.hash, fab.content.as_ref(), fab.verifications],
         )
     }

@@ -20,8 +20,9 @@ use crate::vault::Vault;
 const MAX_BATCH: usize = 256;
 /// A commit accepts no further jobs after this time, so that slow jobs do not accumulate.
 const MAX_BATCH_TIME: Duration = Duration::from_millis(100);
-/// Jobs that can wait do so for this long, unless another commit takes them along.
-const PATIENCE: Duration = Duration::from_millis(250);
+/// Jobs that can wait get a commit of their own no sooner than this after the last commit. So they wait only while there
+/// are commits to share: on an idle machine a heartbeat is answered at once.
+const COMMIT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// So many of them are company enough for a commit of their own.
 pub(crate) const COMPANY: usize = 16;
@@ -73,7 +74,7 @@ struct Aftermath {
 impl Writer {
     /// Works until all senders are gone.
     pub(crate) fn run(mut self) {
-        let mut patient_until: Option<Instant> = None;
+        let (mut patient_until, mut last_commit): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             let call = match patient_until {
                 None => self.calls.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -82,7 +83,7 @@ impl Writer {
             let is_last = matches!(call, Err(RecvTimeoutError::Disconnected));
             let mut waiting = match call {
                 Ok(Call::Patient) => {
-                    patient_until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    patient_until.get_or_insert_with(|| patient_commit_at(last_commit, Instant::now()));
                     continue;
                 }
                 Ok(Call::Job(job)) => VecDeque::from([job]),
@@ -93,6 +94,7 @@ impl Writer {
             while !waiting.is_empty() {
                 self.commit(&mut waiting);
             }
+            last_commit = Some(Instant::now());
             if is_last {
                 return;
             }
@@ -175,6 +177,11 @@ impl Writer {
     }
 }
 
+/// When jobs that can wait are committed, if nothing else is before.
+fn patient_commit_at(last_commit: Option<Instant>, now: Instant) -> Instant {
+    last_commit.map_or(now, |last| now.max(last + COMMIT_INTERVAL))
+}
+
 /// Runs one job; an error means that the whole transaction is lost.
 fn run_job(connection: &Connection, job: &mut dyn Job, aftermath: &mut Aftermath) -> Result<(), Refusal> {
     let sql = |text: &str| connection.prepare_cached(text).and_then(|mut s| s.execute([])).map(drop).or_transient();
@@ -190,4 +197,18 @@ fn run_job(connection: &Connection, job: &mut dyn Job, aftermath: &mut Aftermath
         sql("ROLLBACK TO job")?;
     }
     sql("RELEASE job")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patient_jobs_wait_only_for_commits_that_they_could_share() {
+        let now = Instant::now();
+        assert_eq!(patient_commit_at(None, now), now);
+        assert_eq!(patient_commit_at(Some(now), now), now + COMMIT_INTERVAL);
+        let long_ago = now.checked_sub(COMMIT_INTERVAL * 2);
+        assert!(long_ago.is_none() || patient_commit_at(long_ago, now) == now, "idle");
+    }
 }

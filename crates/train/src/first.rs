@@ -87,8 +87,9 @@ pub async fn ask(
             }
         }
     }
-    let advice = "give one with initial-model (a .safetensors or .npz file on the SuperLink's machine), or let the ClientApp \
-                  answer query.init with an ArrayRecord";
+    let advice = "let the app's own ServerApp train and make it (`trellis run --app-server`), give one with initial-model (a \
+                  .safetensors or .npz file on the SuperLink's machine), or let the ClientApp answer query.init with an \
+                  ArrayRecord";
     Err(TrainError::NoFirstModel(format!("{advice}. Nodes that were asked said: {}", reasons.join("; "))))
 }
 

@@ -12,7 +12,7 @@ use trellis_wire::proto;
 
 use crate::settings::{Problem, Settings};
 use draft::Draft;
-pub use source::{NATIVE, Source};
+pub use source::{NATIVE, ServerAppChoice, Source};
 pub use value::to_toml;
 
 /// What is wanted.

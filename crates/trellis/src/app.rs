@@ -1,5 +1,7 @@
-//! `trellis app`: Flower apps that come with the program. Wiring only: what they are is in `trellis_catalogue`, and how one is run
+//! `trellis app`: Flower apps that come with the program, and signatures of apps. Wiring only: what they are is in `trellis_catalogue`, and how one is run
 //! in `run`.
+
+mod sign;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +24,7 @@ They run with the ServerApp and the ClientApp that they bring, in Python: SuperL
 Exit codes: as trellis run; 0 done; 1 it cannot be written; 2 refused arguments.
 ";
 
-/// Flower apps that come with the program: list them, run them
+/// Flower apps that come with the program: list them, run them; sign any app
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
 pub struct AppArgs {
@@ -53,6 +55,7 @@ enum AppCommand {
         /// The directory, which is made
         directory: PathBuf,
     },
+    Sign(sign::SignArgs),
 }
 
 pub fn run(args: &AppArgs) -> ExitCode {
@@ -61,6 +64,7 @@ pub fn run(args: &AppArgs) -> ExitCode {
         AppCommand::Show { name, output } => ("trellis app show", show(name, output)),
         AppCommand::Run(args) => ("trellis app run", submit(args)),
         AppCommand::Export { name, directory } => ("trellis app export", export(name, directory)),
+        AppCommand::Sign(args) => ("trellis app sign", sign::run(args)),
     };
     done.unwrap_or_else(|trouble| trouble.tell(called))
 }

@@ -4,10 +4,11 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::runtime::Builder;
+use tokio::sync::watch;
 use trellis_client::app::App;
 use trellis_client::{Security, Target, Token};
 use trellis_train::{Finished, Options, TrainError};
@@ -23,10 +24,16 @@ const CALLED: &str = "trellis serverapp";
 const TOKEN: &str = "TRELLIS_APP_TOKEN";
 const ADDRESS: &str = "TRELLIS_APP_ADDRESS";
 const MODELS: &str = "TRELLIS_MODELS";
+/// The state directory of the SuperLink that started this process.
+const STATE: &str = "TRELLIS_APP_OF";
 /// Replies that wait for their turn. Its files have no names, and go with the process.
 const SPOOL: &str = ".spool";
 /// How long work that was given up may go on after the run has ended.
 const LEFTOVERS: Duration = Duration::from_secs(2);
+/// A SuperLink that is away for longer does not come back for this process.
+const MAX_AWAY: Duration = Duration::from_secs(3600);
+/// Between two looks at a SuperLink that is away.
+const AWAY_INTERVAL: Duration = Duration::from_secs(5);
 /// What a shell adds to the number of a signal.
 const BY_SIGNAL: u8 = 128;
 
@@ -38,6 +45,8 @@ Environment:
   TRELLIS_APP_ADDRESS  host and port at which the SuperLink serves ServerApps; without TLS
   TRELLIS_APP_TOKEN    the token of the run
   TRELLIS_MODELS       directory for checkpoints
+
+It waits for a SuperLink that is away, for an hour at most, or until the state of the SuperLink is deleted.
 
 Exit codes: 0 the run completed, or was stopped; 1 it failed; 2 the environment cannot be used; 128 and
 the number of the signal that ended it. The run then goes on with nobody, and the SuperLink ends it.
@@ -84,6 +93,7 @@ async fn train(assignment: Assignment) -> ExitCode {
         Err(error) => return Trouble::failed(format!("signals cannot be listened to: {error}"), None).tell(CALLED),
     };
     let app = App::new(assignment.target, assignment.token);
+    let away = app.away();
     // Beside the models: both may be large, and the SuperLink has made sure of the place.
     let options = Options {
         spool_dir: assignment.models.join(SPOOL),
@@ -94,9 +104,29 @@ async fn train(assignment: Assignment) -> ExitCode {
     };
     tokio::select! {
         outcome = trellis_train::run(app, options) => exit_code(outcome),
+        () = deserted(away, env::var_os(STATE).map(PathBuf::from)) => {
+            tracing::error!("the SuperLink does not come back: the training is given up");
+            ExitCode::FAILURE
+        }
         (name, number) = signals.next() => {
             tracing::info!(signal = name, "the training is given up");
             ExitCode::from(BY_SIGNAL.saturating_add(u8::try_from(number).unwrap_or(0)))
+        }
+    }
+}
+
+/// Ends when the SuperLink is away for good. Its process may be killed and started again meanwhile; its state stays.
+async fn deserted(mut away: watch::Receiver<Option<String>>, state: Option<PathBuf>) {
+    loop {
+        if away.wait_for(Option::is_some).await.is_err() {
+            return std::future::pending().await;
+        }
+        let since = Instant::now();
+        while away.borrow().is_some() {
+            if since.elapsed() > MAX_AWAY || state.as_deref().is_some_and(|state| !state.exists()) {
+                return;
+            }
+            tokio::time::sleep(AWAY_INTERVAL).await;
         }
     }
 }
@@ -153,4 +183,27 @@ fn wrong(name: &str, what: &str) -> Trouble {
         format!("environment variable {name}: {what}"),
         "let a SuperLink start it; trellis run sends a run there",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_training_is_given_up_when_its_superlink_and_the_state_are_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (here, gone) = (directory.path().to_owned(), directory.path().join("gone"));
+        let (tell, away) = watch::channel(None);
+        let ends = async |state: &PathBuf| {
+            let limit = Duration::from_millis(100);
+            tokio::time::timeout(limit, deserted(away.clone(), Some(state.clone()))).await.is_ok()
+        };
+        assert_eq!([ends(&here).await, ends(&gone).await], [false, false], "the SuperLink answers");
+        tell.send_replace(Some("connection refused".to_owned()));
+        assert_eq!(
+            [ends(&here).await, ends(&gone).await],
+            [false, true],
+            "another SuperLink may come where the state is"
+        );
+    }
 }

@@ -65,7 +65,7 @@ fn tell_state(location: &StateLocation) -> ExitCode {
     let place = match location {
         StateLocation::Directory { database: Some(database), .. } => database.display().to_string(),
         StateLocation::Directory { directory, .. } => directory.display().to_string(),
-        StateLocation::Ephemeral => "in memory".to_owned(),
+        StateLocation::Ephemeral | StateLocation::Temporary { .. } => "in memory".to_owned(),
     };
     print(&format!("state {place}: {verdict}\n"));
     ExitCode::from(code)

@@ -75,7 +75,7 @@ async fn a_document_comes_true_and_trains() {
 
     let settings_of_run = BTreeMap::from([("hidden".to_owned(), Scalar::Int(16)), ("seed".to_owned(), Scalar::Int(1))]);
     let new = NewRun { app: Some("native:mlp".to_owned()), bundle: None, settings: settings_of_run };
-    let run = platform.start_run("lab", &new).await.expect("it starts");
+    let run = platform.start_run("lab", &new, "me").await.expect("it starts");
     assert!(run.native && run.app == "trellis/mlp", "{run:?}");
     let (rounds, ended) = follow(&mut events, &run.id).await;
     assert_eq!((rounds, ended.outcome.as_deref()), (vec![1, 2, 3], Some("completed")), "{ended:?}");

@@ -184,7 +184,7 @@ fn exports_appear_whole_and_overwrite_nothing_unasked() {
         .iter()
         .map(|slot| slot.name.clone())
         .collect();
-    assert_eq!(names, ["arr_0", "arr_1", "arr_2"]);
+    assert_eq!(names, ["0", "1", "2"]);
 
     let output = shell.run("export 4711 --out model.npz");
     assert_eq!(

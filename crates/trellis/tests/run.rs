@@ -119,13 +119,15 @@ fn settings_become_keys_of_the_app_and_values_do_not_change_the_bundle() {
     );
     assert_eq!((&one["app"], &one["native"]), (&json!("me/app"), &json!(true)));
     // Under the name that the app has for it, and of the type that the app expects.
-    let aliased = planned(&home, &["app", "--min-train-nodes", "3", "--seed", "8"]);
+    let aliased = planned(&home, &["app", "--native-server", "--min-train-nodes", "3", "--seed", "8"]);
     assert_eq!(aliased["values"], json!({"min-available-nodes": 5, "min-fit-clients": 3, "seed": 8}));
     // Elsewhere it is not known how many nodes there are.
-    let elsewhere = planned(&home, &["app", "--rounds", "2", "--superlink", "127.0.0.1:1"]);
+    let elsewhere = planned(&home, &["app", "--native-server", "--rounds", "2", "--superlink", "127.0.0.1:1"]);
     assert_eq!(elsewhere["values"], json!({"num-server-rounds": 2}));
-    let untouched = planned(&home, &["app", "--app-server", "--rounds", "2"]);
+    // Keys of the app are for its own ServerApp, which trains if nothing else is asked for.
+    let untouched = planned(&home, &["app", "--rounds", "2"]);
     assert_eq!((&untouched["native"], &untouched["values"]), (&json!(false), &json!({"num-server-rounds": 2})));
+    assert_eq!(planned(&home, &["app", "--app-server", "--rounds", "2"])["fab_hash"], untouched["fab_hash"]);
     assert_ne!(untouched["fab_hash"], one["fab_hash"]);
 }
 

@@ -9,6 +9,7 @@ mod config;
 mod contents;
 mod paths;
 mod pattern;
+mod signatures;
 mod text;
 
 use std::io::{Cursor, Read};
@@ -18,6 +19,7 @@ use thiserror::Error;
 pub use app::{App, Bundle, MAX_BUNDLE_BYTES, MAX_ENTRIES};
 pub use config::{CONFIG, Config, config};
 pub use paths::{OutsideModels, PATH_SETTINGS, check_path, path_settings};
+pub use signatures::{SIGNATURES_FILE, Signature, Signatures, VALID_LICENSE, detach};
 
 const PYPROJECT: &str = "pyproject.toml";
 

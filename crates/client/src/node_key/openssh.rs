@@ -4,7 +4,7 @@
 //! The container is a list of lengths and bytes: a name, cipher, key derivation, its options, the number of keys, the
 //! public key, and a block with the private key that is padded with 1, 2, 3, ...
 
-use aws_lc_rs::signature::EcdsaKeyPair;
+use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -12,6 +12,8 @@ use super::curve::Curve;
 use super::pem;
 
 const LABEL: &str = "OPENSSH PRIVATE KEY";
+pub const ED25519_NAME: &str = "ssh-ed25519";
+const ED25519_BYTES: usize = 32;
 const MAGIC: &[u8] = b"openssh-key-v1\0";
 /// As ssh-keygen does.
 const LINE_CHARS: usize = 70;
@@ -27,10 +29,12 @@ pub enum FormError {
     OtherPem,
     #[error("it is a public key")]
     Public,
-    #[error("it has a password, and a SuperNode cannot ask for it")]
+    #[error("it has a password; give a key without one")]
     Encrypted,
     #[error("it is not a key on a NIST curve (P-256, P-384 or P-521)")]
     OtherKind,
+    #[error("it is not an Ed25519 key, as `ssh-keygen -t ed25519` makes one")]
+    NotEd25519,
     #[error("it is damaged")]
     Damaged,
 }
@@ -68,9 +72,45 @@ pub fn one_line(comment: &str) -> String {
     comment.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
+/// An Ed25519 public key as OpenSSH encodes it.
+pub fn ed25519_blob(public: &[u8]) -> Vec<u8> {
+    let mut blob = Vec::new();
+    put(&mut blob, ED25519_NAME.as_bytes());
+    put(&mut blob, public);
+    blob
+}
+
 pub fn read(file: &[u8]) -> Result<(Curve, EcdsaKeyPair), FormError> {
-    let text = str::from_utf8(file).map_err(|_| FormError::NotOpenSsh)?.trim();
-    let bytes = unwrap(text)?;
+    let bytes = unwrap(file)?;
+    let (public, private) = parts(&bytes)?;
+    let (curve, pair) = read_private(private)?;
+    let point = aws_lc_rs::signature::KeyPair::public_key(&pair);
+    if public != public_blob(curve, point.as_ref()) {
+        return Err(FormError::Damaged);
+    }
+    Ok((curve, pair))
+}
+
+pub fn read_ed25519(file: &[u8]) -> Result<Ed25519KeyPair, FormError> {
+    let bytes = unwrap(file)?;
+    let (public_part, mut rest) = parts(&bytes)?;
+    if take_u32(&mut rest)? != take_u32(&mut rest)? {
+        return Err(FormError::Damaged);
+    }
+    if take(&mut rest)? != ED25519_NAME.as_bytes() {
+        return Err(FormError::NotEd25519);
+    }
+    // The private part is the seed, and the public key once more.
+    let (public, private) = (take(&mut rest)?, take(&mut rest)?);
+    let seed = private.get(..ED25519_BYTES).ok_or(FormError::Damaged)?;
+    if public_part != ed25519_blob(public) {
+        return Err(FormError::Damaged);
+    }
+    Ed25519KeyPair::from_seed_and_public_key(seed, public).map_err(|_| FormError::Damaged)
+}
+
+/// The public key and the private block of a file with one key and no password.
+fn parts(bytes: &[u8]) -> Result<(&[u8], &[u8]), FormError> {
     let mut rest = bytes.strip_prefix(MAGIC).ok_or(FormError::Damaged)?;
     let (cipher, derivation, _options) = (take(&mut rest)?, take(&mut rest)?, take(&mut rest)?);
     if (cipher, derivation) != (b"none", b"none") {
@@ -79,14 +119,7 @@ pub fn read(file: &[u8]) -> Result<(Curve, EcdsaKeyPair), FormError> {
     if take_u32(&mut rest)? != 1 {
         return Err(FormError::Damaged);
     }
-    let public = take(&mut rest)?;
-    let private = take(&mut rest)?;
-    let (curve, pair) = read_private(private)?;
-    let point = aws_lc_rs::signature::KeyPair::public_key(&pair);
-    if public != public_blob(curve, point.as_ref()) {
-        return Err(FormError::Damaged);
-    }
-    Ok((curve, pair))
+    Ok((take(&mut rest)?, take(&mut rest)?))
 }
 
 fn read_private(mut rest: &[u8]) -> Result<(Curve, EcdsaKeyPair), FormError> {
@@ -106,7 +139,8 @@ fn read_private(mut rest: &[u8]) -> Result<(Curve, EcdsaKeyPair), FormError> {
 }
 
 /// The bytes inside the armour, or what the text is instead.
-fn unwrap(text: &str) -> Result<Vec<u8>, FormError> {
+fn unwrap(file: &[u8]) -> Result<Vec<u8>, FormError> {
+    let text = str::from_utf8(file).map_err(|_| FormError::NotOpenSsh)?.trim();
     let inside = text
         .strip_prefix(&format!("-----BEGIN {LABEL}-----"))
         .and_then(|rest| rest.strip_suffix(&format!("-----END {LABEL}-----")));

@@ -52,6 +52,24 @@ fn keys_are_written_byte_for_byte_as_ssh_keygen_does() {
 }
 
 #[test]
+fn a_signing_key_of_ssh_keygen_signs_what_its_public_half_verifies() {
+    let (_directory, path) = file(include_str!("vectors/ed25519"), 0o600);
+    let key = crate::SigningKey::read(&path).unwrap().expect("there is a key");
+    let line = key.openssh();
+    let blob = STANDARD.decode(line.strip_prefix("ssh-ed25519 ").unwrap()).unwrap();
+    let signature = key.sign(b"a bundle");
+    assert!(signature.verify(&blob[blob.len() - 32..], b"a bundle"));
+    assert!(!signature.verify(&blob[blob.len() - 32..], b"A bundle"));
+    assert_eq!(line, "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILUiU4v4pU6Xkqh6QhTUZS2wyr5gXT7J3Wsurmrm2vXg");
+
+    let (_kept, path) = file(P384[0], 0o600);
+    assert!(matches!(crate::SigningKey::read(&path), Err(NodeKeyError::Form { why: FormError::NotEd25519, .. })));
+    let (_kept, path) = file(include_str!("vectors/ed25519"), 0o644);
+    assert!(matches!(crate::SigningKey::read(&path), Err(NodeKeyError::Exposed { .. })));
+    assert!(crate::SigningKey::read(&path.with_extension("none")).unwrap().is_none());
+}
+
+#[test]
 fn what_is_no_key_for_a_supernode_is_told_apart() {
     let cut = P384[0].lines().take(4).collect::<Vec<_>>().join("\n");
     let changed = P384[0].replacen("QAAAA", "QAAAB", 1);

@@ -144,6 +144,12 @@ fn fab(subject: &Subject<'_>) {
             assert!(see(subject, |read| read.fab(&fab.hash)).as_ref() == Some(fab), "FAB {}", fab.hash);
         }
     }
+    for (verifications, stored) in [(vec![7], vec![7]), (vec![], vec![7])] {
+        let again = Fab { verifications, ..fabs[1].clone() };
+        keep(subject, move |tx| tx.put_fab(&again));
+        let found = see(subject, |read| read.fab(&fabs[1].hash)).map(|fab| fab.verifications);
+        assert_eq!(found, Some(stored));
+    }
     assert_eq!(see(subject, |read| read.fab(&"1".repeat(63))), None);
 }
 

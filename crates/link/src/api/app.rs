@@ -1,5 +1,6 @@
 //! ServerAppIo: the calls of ServerApps and of whoever starts them.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -298,27 +299,33 @@ pub fn session_id(first: &Message) -> String {
 }
 
 /// Held until the replies asked for, or as many as are enough, are here or will never be, or until the hold is over; then
-/// gives what there is.
+/// gives what there is. A bad id gets an error reply; it never fails the call, so no good reply is lost with it.
 pub async fn pull_messages(
     link: &Link,
     caller: &Caller,
     request: PullAppMessagesRequest,
 ) -> Result<PullAppMessagesResponse, Refusal> {
     let run = caller.run(request.run_id);
-    let ids = request.message_ids.iter().map(|id| convert::object_id(id)).collect::<Result<Vec<MessageId>, _>>()?;
-    let mut awaited = Awaited::new(run, ids, request.enough as usize, link.now());
-    let settled = link
-        .room
-        .wait(Topic::Replies(run), link.limits.hold_app_pull, GLANCE, || {
-            link.read(|view| awaited.look(view, link.now()))
-        })
-        .await?;
-    tracing::debug!(run = run.0, asked = awaited.ids().len(), enough = settled.is_some(), "replies asked for");
-    let ids = settled.unwrap_or_else(|| awaited.ids().to_vec());
+    link.confirmed(run).await;
+    let mut asked = Asked::new(run, request.message_ids);
+    let hold = match link.read(|view| running(view, run))?.server_app {
+        ServerApp::Flower => link.limits.hold_app_pull,
+        ServerApp::Native => link.limits.hold_native_app_pull,
+    };
+    let mut awaited = Awaited::new(run, asked.ids.clone(), request.enough as usize, link.now());
+    let settled =
+        link.room.wait(Topic::Replies(run), hold, GLANCE, || link.read(|view| awaited.look(view, link.now()))).await?;
+    tracing::debug!(run = run.0, asked = asked.ids.len(), enough = settled.is_some(), "replies asked for");
+    let mut ids = settled.unwrap_or_else(|| asked.ids.clone());
     let mut collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
-    if !collected.never.is_empty() {
-        let (never, now) = (collected.never, link.now());
-        link.write(move |tx| app::answer_missing(tx, run, &never, now, &encode_error_reply)).await?;
+    if !collected.never.is_empty() || !collected.of_another_run.is_empty() {
+        ids.retain(|id| !collected.of_another_run.contains(id));
+        let aliases: Vec<_> = collected.of_another_run.iter().map(|id| asked.alias(id.to_string())).collect();
+        ids.extend(&aliases);
+        let (never, now) = ([collected.never, aliases].concat(), link.now());
+        let texts = asked.aliases.clone();
+        let encode = move |envelope: &Envelope, id| encode_error_reply(envelope, id, texts.get(&id));
+        link.write(move |tx| app::answer_missing(tx, run, &never, now, &encode)).await?;
         collected = link.read(|view| app::collect_replies(view, run, &ids, link.now()))?;
     }
     crash::point("replies-collected");
@@ -332,14 +339,54 @@ pub async fn pull_messages(
     let (messages_list, message_object_trees) = collected
         .replies
         .iter()
-        .map(|(reply, tree)| (convert::message_out(&reply.envelope, Some(reply.reply_to)), convert::tree_out(tree)))
+        .map(|(reply, tree)| {
+            let mut message = convert::message_out(&reply.envelope, Some(reply.reply_to));
+            if let (Some(text), Some(metadata)) = (asked.aliases.get(&reply.reply_to), &mut message.metadata) {
+                text.clone_into(&mut metadata.reply_to_message_id);
+            }
+            (message, convert::tree_out(tree))
+        })
         .unzip();
     Ok(PullAppMessagesResponse { messages_list, message_object_trees })
 }
 
-/// An error reply as an object, in Flower's encoding.
-fn encode_error_reply(envelope: &Envelope, reply_to: MessageId) -> (MessageId, Bytes) {
+/// The messages that a pull asks for. Text that is not the id of a message of the run gets an error reply, as an unknown
+/// message does; the reply is stored under an alias.
+struct Asked {
+    run: RunId,
+    ids: Vec<MessageId>,
+    aliases: HashMap<MessageId, String>,
+}
+
+impl Asked {
+    fn new(run: RunId, texts: Vec<String>) -> Asked {
+        let mut asked = Asked { run, ids: Vec::with_capacity(texts.len()), aliases: HashMap::new() };
+        for text in texts {
+            let id = match text.parse::<MessageId>() {
+                Ok(id) if id.to_string() == text => id,
+                _ => asked.alias(text),
+            };
+            asked.ids.push(id);
+        }
+        let mut listed = HashSet::new();
+        asked.ids.retain(|id| listed.insert(*id));
+        asked
+    }
+
+    /// No message has this id: the hashed bytes of a message begin with its type.
+    fn alias(&mut self, text: String) -> MessageId {
+        let id = MessageId::new(sha256(format!("{} {text}", self.run).as_bytes()));
+        self.aliases.insert(id, text);
+        id
+    }
+}
+
+/// An error reply as an object, in Flower's encoding. `alias_of` is the text that the app asked for under an alias.
+fn encode_error_reply(envelope: &Envelope, reply_to: MessageId, alias_of: Option<&String>) -> (MessageId, Bytes) {
     let mut metadata = convert::metadata_out(envelope, Some(reply_to));
+    if let Some(text) = alias_of {
+        text.clone_into(&mut metadata.reply_to_message_id);
+    }
     metadata.message_id.clear();
     let error = envelope.error.clone().unwrap_or_else(|| app::Unavailable::Message.error());
     let code = match error.code {
@@ -357,9 +404,11 @@ pub async fn confirm_message_received(
     caller: &Caller,
     request: ConfirmMessageReceivedRequest,
 ) -> Result<ConfirmMessageReceivedResponse, Refusal> {
-    let (run, id) = (caller.run(request.run_id), convert::object_id(&request.message_object_id)?);
+    let run = caller.run(request.run_id);
     link.read(|view| running(view, run))?;
-    link.write_unheard(move |tx| app::confirm_reply(tx, run, id));
+    if let Ok(id) = convert::object_id(&request.message_object_id) {
+        link.write_confirmation(run, move |tx| app::confirm_reply(tx, run, id));
+    }
     crash::point("reply-confirmed");
     Ok(ConfirmMessageReceivedResponse {})
 }

@@ -1,5 +1,6 @@
 //! Control: the calls of the `flwr` command line.
 
+use std::collections::HashMap;
 use std::path::{Component, Path};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use trellis_wire::proto::*;
 
 use super::account::{LastingRight, Who};
 use super::{hex, random_id, sha256};
+use crate::config::Isolation;
 use crate::convert;
 use crate::defaults::{self, Completed};
 use crate::dialect::{Client, control as dialect};
@@ -53,6 +55,9 @@ pub async fn start_run(
         let text = "This SuperLink does not fetch apps from Flower Hub: give the app's directory to `flwr run`.";
         return Err(Refusal::new(Kind::Precondition, text));
     }
+    if !request.federation_options.is_empty() {
+        return Err(Refusal::new(Kind::Precondition, dialect::NO_SIMULATION));
+    }
     let content = request.fab.map(|fab| fab.content).unwrap_or_default();
     if content.len() > MAX_FAB_BYTES {
         tracing::error!(bytes = content.len(), limit = MAX_FAB_BYTES, "FAB is too large");
@@ -62,6 +67,7 @@ pub async fn start_run(
         let text = format!("Federation '{:.100}' does not exist.", request.federation);
         return Err(Refusal::new(Kind::Precondition, text));
     }
+    let (content, verifications) = fab::without_signatures(content)?;
     let (metadata, server_app) = fab::metadata(&content)?;
     if server_app == ServerApp::Native && link.trains {
         check_paths(link, who, &fab::config(&content)?)?;
@@ -70,7 +76,8 @@ pub async fn start_run(
     let config = completed(link, &content, request.override_config)?;
     let (told, mark) = (config.told(), config.config.get(RUN_MARK).cloned());
     let (id, now) = (RunId(random_id()), link.now());
-    let fab = Fab { hash: hex(&sha256(&content)), content, verifications: Vec::new() };
+    let verifications = convert::verifications_in(verifications);
+    let fab = Fab { hash: hex(&sha256(&content)), content, verifications };
     let new = NewRun {
         fab_id: metadata.id(),
         fab_version: metadata.version.clone(),
@@ -119,8 +126,10 @@ fn check_paths(link: &Link, who: &Who, config: &Config) -> Result<(), Refusal> {
     for (setting, path) in path_settings(config) {
         check_path(setting, path).map_err(|outside| Refusal::new(Kind::Invalid, outside.to_string()))?;
         let Some(run) = run_of_path(path) else { continue };
-        if let Some(run) = link.read(|view| view.run(run))? {
-            who.check_owner(&run.account)?;
+        match link.read(|view| view.run(run))? {
+            Some(run) => who.check_owner(&run.account)?,
+            // The run was removed from the database, so its owner is unknown.
+            None => who.check_owner("")?,
         }
     }
     Ok(())
@@ -210,7 +219,14 @@ pub async fn list_runs(link: &Link, _: &Who, request: ListRunsRequest) -> Result
             runs.drain(..runs.len().min(request.skip.unwrap_or(0) as usize));
             runs.truncate(request.limit.unwrap_or(u64::MAX) as usize);
         }
-        with_traffic(link, view, runs)
+        let mut runs = with_traffic(link, view, runs)?;
+        let names: HashMap<_, _> = view.accounts()?.into_iter().map(|account| (account.id, account.name)).collect();
+        for run in &mut runs {
+            if let Some(name) = names.get(&run.flwr_aid) {
+                run.account_name.clone_from(name);
+            }
+        }
+        Ok(runs)
     })?;
     let run_dict = runs.into_iter().map(|run| (run.run_id, run)).collect();
     Ok(ListRunsResponse { run_dict, now: convert::iso_time(link.now()) })
@@ -221,14 +237,31 @@ fn with_traffic(
     view: &dyn trellis_core::port::Read,
     runs: Vec<Run>,
 ) -> Result<Vec<trellis_wire::proto::Run>, Refusal> {
+    let queue = queue(link, view)?;
     runs.iter()
         .map(|run| {
             let (mut traffic, noted) = (view.traffic(run.id)?, link.noted_traffic(run.id));
             traffic.bytes_sent += noted.bytes_sent;
             traffic.bytes_received += noted.bytes_received;
-            Ok(convert::run_out(run, traffic))
+            let mut shown = convert::run_out(run, traffic);
+            let position = queue.iter().position(|id| *id == run.id);
+            if let (Some(position), Some(status)) = (position, &mut shown.status) {
+                let (position, length) = (position + 1, queue.len());
+                status.details = format!("Queued for a free ServerApp: position {position} of {length}.");
+            }
+            Ok(shown)
         })
         .collect()
+}
+
+/// Runs that this SuperLink starts as soon as it may run another ServerApp, the next one first.
+fn queue(link: &Link, view: &dyn trellis_core::port::Read) -> Result<Vec<RunId>, Refusal> {
+    let starts_here = |server_app| match server_app {
+        ServerApp::Flower => link.isolation == Isolation::Subprocess,
+        ServerApp::Native => link.trains,
+    };
+    let pending = view.pending_runs()?.into_iter();
+    Ok(pending.filter(|(_, server_app)| starts_here(*server_app)).map(|(id, _)| id).collect())
 }
 
 pub async fn pull_artifacts(_: &Link, _: &Who, _: PullArtifactsRequest) -> Result<PullArtifactsResponse, Refusal> {

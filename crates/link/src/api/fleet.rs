@@ -53,7 +53,10 @@ impl Caller {
         strangers: bool,
     ) -> Result<Caller, Refusal> {
         let shown = Signature::of(headers)?;
-        let node = link.read(|view| fleet::member(view, &shown.key))?;
+        // The version is read before the node, so that a node removed in between is looked up again.
+        let version = link.changes.nodes_version();
+        let look_up = || link.read(|view| fleet::member(view, &shown.key));
+        let node = link.identities.member(&shown.key, version, look_up)?;
         if node.is_none() && !strangers {
             return Err(no_node());
         }
@@ -159,12 +162,9 @@ pub async fn send_node_heartbeat(
     caller: &Caller,
     request: SendNodeHeartbeatRequest,
 ) -> Result<SendNodeHeartbeatResponse, Refusal> {
-    let (id, caller, now) = (convert::node_id(request.node.as_ref()), caller.clone(), link.now());
-    let beat = move |tx: &mut dyn Tx| {
-        let node = caller.is_node_in(tx, id)?;
-        fleet::heartbeat(tx, node, request.heartbeat_interval, now)
-    };
-    let success = link.write_soon(beat).await?;
+    let (node, now) = (caller.is_node(convert::node_id(request.node.as_ref()))?, link.now());
+    let success =
+        link.write_soon(move |tx: &mut dyn Tx| fleet::heartbeat(tx, node, request.heartbeat_interval, now)).await?;
     Ok(SendNodeHeartbeatResponse { success })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! 1.25 calls its one federation `default`, later versions `@none/default`. `Federation` was renumbered at 1.27: what a
 //! client expects is told by its version, and where it announces none (1.25 to 1.29) by the name it asks for.
-//! `StartRunRequest.3` changed its type at 1.28; it is kept as bytes and never read.
+//! `StartRunRequest.3` changed its type at 1.28 (`ConfigRecord`, then `SimulationConfig`). Both encode no options as no
+//! bytes, and any options configure a simulation, so it is never decoded.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -15,6 +16,10 @@ use crate::convert;
 pub const FIRST_NAME: &str = "default";
 /// The same, as later versions name it.
 const LATER_NAME: &str = "@none/default";
+
+/// The refusal of runs with options of a simulation.
+pub const NO_SIMULATION: &str = "This SuperLink runs apps on its SuperNodes and does not simulate SuperNodes. Remove the \
+    `options` (such as num-supernodes) from the federation or SuperLink connection, and leave out --federation-config.";
 
 /// Whether a name means the one federation there is. A command line that names none means it too.
 pub fn is_federation(name: &str) -> bool {
@@ -88,9 +93,9 @@ mod tests {
         }
     }
 
-    /// A ConfigRecord with an item (up to 1.27) and a SimulationConfig (from 1.28): neither may refuse a run.
+    /// A ConfigRecord with an item (up to 1.27), a SimulationConfig (from 1.28), and both without options.
     #[test]
-    fn federation_options_of_either_type_are_taken() {
+    fn no_options_are_no_bytes_in_either_type() {
         let config_record = [0x0a, 0x03, 0x0a, 0x01, b'k'];
         let simulation_config = [0x08, 0x0a, 0x19, 0, 0, 0, 0, 0, 0, 0, 0];
         for options in [&config_record[..], &simulation_config[..], &[]] {

@@ -1,5 +1,6 @@
 //! PushObject and PullObject, of nodes and of ServerApps.
 
+use trellis_core::fleet::running;
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::object::Scope;
 use trellis_core::refusal::Refusal;
@@ -40,9 +41,12 @@ impl Peer {
 pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let mut pushed = PushedObject::read(message).await?;
     let scope = peer.scope(pushed.run, NodeId(pushed.node))?;
-    let (run, id) = (scope.run, pushed.id()?);
+    let run = scope.run;
 
-    let mut admission = objects::admit(link, scope, id)?;
+    let mut admission = match convert::object_id(&pushed.id) {
+        Ok(id) => objects::admit(link, scope, id)?,
+        Err(_) => link.read(|view| running(view, run)).map(|_| Admission::Unannounced)?,
+    };
     while let Some(piece) = pushed.piece().await? {
         if let Admission::Wanted(incoming) = &mut admission {
             incoming.take(link, &piece).await?;
@@ -56,7 +60,11 @@ pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Res
     if stored {
         peer.note_traffic(link, run, 0, pushed.bytes);
     } else {
-        tracing::warn!(run = run.0, object = %id, "object not stored: unannounced, or its content has another hash");
+        tracing::warn!(
+            run = run.0,
+            object = pushed.id,
+            "object not stored: unannounced, or its content has another hash"
+        );
     }
     Ok(Answer::message(&PushObjectResponse { stored }))
 }
@@ -65,7 +73,11 @@ pub(super) async fn push(link: &Link, peer: Peer, message: MessageReader) -> Res
 pub(super) async fn pull(link: &Link, peer: Peer, message: MessageReader) -> Result<Answer, Refusal> {
     let request = read_pull(message).await?;
     let scope = peer.scope(request.run_id, convert::node_id(request.node.as_ref()))?;
-    let outgoing = objects::fetch(link, scope, convert::object_id(&request.object_id)?).await?;
+    let outgoing = match convert::object_id(&request.object_id) {
+        Ok(id) => objects::fetch(link, scope, id).await?,
+        // As for an unknown object: official SuperLinks do not tell the two apart.
+        Err(_) => link.read(|view| running(view, scope.run)).map(|_| Outgoing::NotFound)?,
+    };
     peer.note_traffic(link, scope.run, outgoing.len_bytes(), 0);
     Ok(match outgoing {
         Outgoing::NotFound => Answer::message(&PullObjectResponse::default()),

@@ -171,7 +171,7 @@ fn sandbox(config: &Config, state: &Path, python: &Python) -> Result<Sandbox, No
     let sandbox = Sandbox::new(config.sandbox.clone(), python.path().to_owned(), state.to_owned(), OUTPUTS, true)?;
     let database = match &config.state {
         StateLocation::Directory { database, .. } => database.clone(),
-        StateLocation::Ephemeral => None,
+        StateLocation::Ephemeral | StateLocation::Temporary { .. } => None,
     };
     let key = config.tls.as_ref().map(|tls| tls.key.clone());
     let secrets = [database, key, config.admin_token.clone(), config.superexec_secret.clone()];

@@ -84,8 +84,7 @@ async fn objects_that_are_wrong_are_not_stored_and_the_right_one_still_is() {
     let headless = announce_child(&mut app, run_id, node.id, b"no header at all").await;
     let refused = push_from_app(&mut app, run_id, &headless, "no header at all".into()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
-    let refused = push_from_app(&mut app, run_id, "not-an-id", content.clone()).await.unwrap_err();
-    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(!push_from_app(&mut app, run_id, "not-an-id", content.clone()).await.unwrap(), "nor can it be announced");
     let refused = push_from_app(&mut app, run_id + 1, &id, content.clone()).await.unwrap_err();
     assert_eq!(
         (refused.code(), refused.message()),
@@ -94,6 +93,91 @@ async fn objects_that_are_wrong_are_not_stored_and_the_right_one_still_is() {
 
     assert!(push_from_app(&mut app, run_id, &id, content.clone()).await.unwrap(), "the right one");
     assert!(push_from_app(&mut app, run_id, &id, content).await.unwrap(), "and again");
+    link.stop().await;
+}
+
+/// As official SuperLinks do: an id that no message of the run has gets the error reply of an unknown message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_message_id_gets_an_error_reply_and_costs_no_other_reply() {
+    let link = start(Limits::default()).await;
+    let node = link.node().await;
+    let (other_run, mut other_app) = link.running_run().await;
+    let (foreign, _) = announce(&mut other_app, other_run, node.id).await;
+    let (run_id, mut app) = link.running_run().await;
+    let (message, tree, _) = instruction(run_id, node.id ^ 1, now(), 60.0);
+    let push = PushAppMessagesRequest {
+        run_id,
+        messages_list: vec![message],
+        message_object_trees: vec![tree],
+        ..Default::default()
+    };
+    let pushed = app.push_messages(push).await.unwrap().into_inner();
+    assert_eq!(
+        (pushed.message_ids.as_slice(), pushed.objects_to_push.len()),
+        (&[String::new()][..], 0),
+        "no such node"
+    );
+
+    let unknown = "0a".repeat(32);
+    let asked = ["", "abc", "\u{e9}", &unknown, &unknown.to_uppercase(), &foreign, "", &unknown].map(str::to_owned);
+    let pull = PullAppMessagesRequest { run_id, message_ids: asked.to_vec(), ..Default::default() };
+    let pulled = app.pull_messages(pull.clone()).await.unwrap().into_inner();
+    let mut answered = Vec::new();
+    for (message, tree) in pulled.messages_list.iter().zip(&pulled.message_object_trees) {
+        let metadata = message.metadata.clone().unwrap();
+        assert_eq!((message.error.as_ref().unwrap().code, metadata.message_type.as_str()), (3, "system"));
+        let pull = PullObjectRequest { node: Some(Node { node_id: 1 }), run_id, object_id: tree.object_id.clone() };
+        let object = app.pull_object(pull).await.unwrap().into_inner().object_content;
+        assert_eq!(object_id(&object).to_string(), metadata.message_id);
+        let body = object.splitn(2, |byte| *byte == 0).nth(1).unwrap();
+        let inflated = <Message as prost::Message>::decode(body).unwrap().metadata.unwrap();
+        assert_eq!(inflated.reply_to_message_id, metadata.reply_to_message_id, "clients read the object");
+        answered.push(metadata.reply_to_message_id);
+    }
+    let mut want = asked[..6].to_vec();
+    want.sort();
+    answered.sort();
+    assert_eq!(answered, want, "one reply for each id, however often it was named");
+    assert_eq!(app.pull_messages(pull).await.unwrap().into_inner(), pulled, "until it is confirmed");
+
+    let confirm = ConfirmMessageReceivedRequest { run_id, message_object_id: "abc".into(), node: None };
+    app.confirm_message_received(confirm).await.unwrap();
+    let pull = PullObjectRequest { node: Some(Node { node_id: 1 }), run_id, object_id: "abc".into() };
+    assert!(!app.pull_object(pull).await.unwrap().into_inner().object_found);
+    let pull = PullAppMessagesRequest { run_id: other_run, message_ids: vec![foreign], ..Default::default() };
+    assert_eq!(other_app.pull_messages(pull).await.unwrap().into_inner().messages_list, [], "its run still waits");
+    link.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_with_options_of_a_simulation_are_refused() {
+    let link = start(Limits::default()).await;
+    // `num-supernodes = 10` as a ConfigRecord (Flower up to 1.27) and as a SimulationConfig (from 1.28).
+    let record = b"\x0a\x14\x0a\x0enum-supernodes\x12\x02\x10\x14";
+    for options in [&record[..], &[0x08, 0x0a]] {
+        let request = StartRunRequest {
+            fab: Some(Fab { content: crate::peer::fab(), ..Default::default() }),
+            federation_options: bytes::Bytes::from_static(options),
+            ..Default::default()
+        };
+        let refused = link.control().await.start_run(request).await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        assert!(refused.message().contains("num-supernodes"), "{refused:?}");
+    }
+    link.stop().await;
+}
+
+/// `send_and_receive` checks its timeout between two pulls.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pull_is_not_held_longer_than_the_timeouts_of_apps_allow() {
+    let link = start(Limits::default()).await;
+    let node = link.node().await;
+    let (run_id, mut app) = link.running_run().await;
+    let (id, _) = announce(&mut app, run_id, node.id).await;
+    let pull = PullAppMessagesRequest { run_id, message_ids: vec![id], ..Default::default() };
+    let begin = std::time::Instant::now();
+    assert_eq!(app.pull_messages(pull).await.unwrap().into_inner().messages_list, []);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     link.stop().await;
 }
 

@@ -232,6 +232,46 @@ async fn a_native_run_is_started_by_the_superlink_and_ended_with_it() {
     link.stop().await;
 }
 
+/// Waits until the status of a run is this one, and returns its details.
+async fn details_in(link: &TestLink, run: u64, wanted: &str) -> String {
+    let reached = async {
+        loop {
+            let RunStatus { status, details, .. } = status(link, run).await;
+            if status == wanted {
+                return details;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SOON, reached).await.expect(wanted)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_beyond_the_limit_wait_in_a_queue() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut script = Script::new(directory.path(), SAY_AND_WAIT);
+    script.config.limits.server_apps = Some(1);
+    let link = TestLink::start(script.config.clone()).await;
+    let first = link.start_run_of(native_fab()).await;
+    let (_, reader) = script.hear().await;
+    assert_eq!(details_in(&link, first, "starting").await, "");
+    let second = link.start_run_of(native_fab()).await;
+    let third = link.start_run_of(native_fab()).await;
+    assert_eq!(details_in(&link, second, "pending").await, "Queued for a free ServerApp: position 1 of 2.");
+    assert_eq!(details_in(&link, third, "pending").await, "Queued for a free ServerApp: position 2 of 2.");
+
+    let stop = async |run_id| link.control().await.stop_run(StopRunRequest { run_id }).await.unwrap();
+    stop(second).await;
+    assert_eq!(details_in(&link, third, "pending").await, "Queued for a free ServerApp: position 1 of 1.");
+    stop(first).await;
+    ended(reader).await;
+    let (said, reader) = script.hear().await;
+    assert_eq!(said[0], third.to_string(), "the run that was stopped meanwhile is passed over");
+    stop(third).await;
+    ended(reader).await;
+    link.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_words_of_a_native_serverapp_are_in_the_log() {
     let directory = tempfile::tempdir().unwrap();

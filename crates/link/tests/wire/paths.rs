@@ -69,6 +69,10 @@ async fn a_run_does_not_begin_with_the_models_of_another_account() {
     let admin = std::fs::read_to_string(state.join("admin.token")).unwrap().trim().to_owned();
     let (owner, other) = (new_runner(&link, &admin, "owner").await, new_runner(&link, &admin, "other").await);
     let run = submit_as(&link, &owner, native_fab(), &[]).await.unwrap();
+    let mut list = tonic::Request::new(ListRunsRequest { run_id: Some(run), ..Default::default() });
+    list.metadata_mut().insert("authorization", format!("Bearer {admin}").parse().unwrap());
+    let listed = link.control().await.list_runs(list).await.unwrap().into_inner();
+    assert_eq!(listed.run_dict[&run].account_name, "owner", "a run names its account as people call it");
     for path in [format!("{run}"), format!("{run}@1"), format!(".//{run}/round-000001")] {
         let settings = [("resume", path.as_str())];
         let refused = submit_as(&link, &other, native_fab(), &settings).await.unwrap_err();
@@ -76,6 +80,10 @@ async fn a_run_does_not_begin_with_the_models_of_another_account() {
         submit_as(&link, &owner, native_fab(), &settings).await.expect("its own");
         submit_as(&link, &admin, native_fab(), &settings).await.expect("an administrator");
     }
+    // The models of a run can outlive its row in the database.
+    let refused = submit_as(&link, &owner, native_fab(), &[("resume", "1234")]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    submit_as(&link, &admin, native_fab(), &[("resume", "1234")]).await.expect("an administrator");
     link.stop().await;
 }
 

@@ -194,10 +194,12 @@ async fn held_calls_answer_as_soon_as_everything_is_there() {
     let replies = soon(replies).await.unwrap();
     assert_eq!(replies.messages_list.len(), 1);
     assert_eq!(replies.messages_list[0].metadata.as_ref().unwrap().message_id, first);
-    let repeated = round.app.pull_messages(request).await.unwrap().into_inner();
+    let repeated = round.app.pull_messages(request.clone()).await.unwrap().into_inner();
     assert_eq!(repeated, replies, "the answer may have been lost: it can be had again until it is confirmed");
     let confirm = ConfirmMessageReceivedRequest { run_id: round.run_id, message_object_id: first, node: None };
     round.app.confirm_message_received(confirm).await.unwrap();
+    let over = round.app.pull_messages(request).await.unwrap().into_inner().messages_list;
+    assert_eq!(over[0].error.as_ref().map(|error| error.code), Some(3), "the next pull sees the confirmation");
     round.link.stop().await;
 }
 

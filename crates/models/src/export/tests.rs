@@ -48,13 +48,13 @@ fn npz_come_back_as_they_were_but_for_bfloat16() {
 }
 
 #[test]
-fn positions_are_read_by_number() {
+fn positions_are_read_by_number_and_named_as_flower_names_them() {
     let (_directory, path) = place();
     let arrays: Vec<_> = (0..12).map(|index| array(&format!("layer {index}"), Dtype::F32, &[index])).collect();
     Export { positional: true, ..named(Format::Npz) }.write(&model(arrays), &path).unwrap();
     let shapes: Vec<(String, Vec<usize>)> =
         read_model(&path).unwrap().layout.0.iter().map(|slot| (slot.name.clone(), slot.shape.clone())).collect();
-    let expected: Vec<_> = (0..12).map(|index| (format!("arr_{index}"), vec![index])).collect();
+    let expected: Vec<_> = (0..12).map(|index| (index.to_string(), vec![index])).collect();
     assert_eq!(shapes, expected);
 }
 

@@ -1,14 +1,20 @@
 //! Apps that are part of this program, between the object files and `trellis_native`.
 
-use std::sync::Arc;
+use std::num::NonZero;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
+use tokio::sync::Semaphore;
 use trellis_native::{ClientApp, Handled, NotHandled, Stop, handle_message};
 use trellis_wire::error_reply::ErrorCode;
 
 use crate::app::{Job, Outcome, Reply};
 use crate::engine::now;
 use crate::objects::Objects;
+
+/// Apps compute: more of them at once than cores cost threads and memory, in a process with hundreds of nodes.
+static COMPUTING: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)));
 
 /// The app that the operator chose, for every run.
 pub struct NativeApps {
@@ -37,6 +43,7 @@ impl NativeApps {
 
 /// Lets an app carry out an instruction, beside what waits; given up, it is told to stop.
 pub async fn execute(app: Arc<dyn ClientApp>, objects: Objects, job: Job) -> Outcome {
+    let _turn = COMPUTING.acquire().await.expect("it is never closed");
     let stop = Stop::default();
     let _guard = StopOnDrop(stop.clone());
     match tokio::task::spawn_blocking(move || carry_out(app.as_ref(), &job, &objects, &stop)).await {

@@ -40,13 +40,21 @@ pub async fn fetch(engine: &Arc<Engine>, run: RunId, tree: &proto::ObjectTree) -
 }
 
 async fn fetch_one(engine: Arc<Engine>, run: RunId, id: ObjectId) -> Result<(), Trouble> {
+    let bytes = match &engine.config.temporary {
+        Some(pulled) => pulled.get(id, || pull(&engine, run, id)).await?,
+        None => pull(&engine, run, id).await?,
+    };
+    engine.disk(move |store| Ok(store.objects().put(id, &bytes)?)).await?;
+    Ok(())
+}
+
+async fn pull(engine: &Engine, run: RunId, id: ObjectId) -> Result<Bytes, Trouble> {
     let mut pause = NOT_HERE_PAUSE;
     loop {
-        match ask(&engine, run, |fleet, node| async move { fleet.pull_object(node, run, id).await }).await? {
+        match ask(engine, run, |fleet, node| async move { fleet.pull_object(node, run, id).await }).await? {
             PulledObject::Here(bytes) => {
                 engine.watch.transferred(Direction::Received, bytes.len() as u64);
-                engine.disk(move |store| Ok(store.objects().put(id, &bytes)?)).await?;
-                return Ok(());
+                return Ok(bytes);
             }
             PulledObject::NotHere => {
                 engine.pause(pause).await.ok_or(Trouble::Stopping)?;

@@ -2,58 +2,43 @@
 
 use std::collections::BTreeMap;
 
-use aws_lc_rs::digest::{SHA256, digest};
-use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
 use base64::Engine as _;
-use base64::alphabet::URL_SAFE;
-use base64::engine::DecodePaddingMode;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
-use serde::Deserialize;
+use base64::engine::general_purpose::STANDARD;
+use trellis_wire::fab::{Signature, VALID_LICENSE};
 use trellis_wire::proto;
 
 use super::FabError;
 
 const ALGORITHM: &str = "ssh-ed25519";
 const KEY_BYTES: usize = 32;
-/// Not a signature: present where the SuperLink asked who vouches for the app.
-const LICENCE: &str = "valid_license";
 
-/// With or without `=` at the end: Flower leaves them out.
-const BASE64_URL: GeneralPurpose = GeneralPurpose::new(
-    &URL_SAFE,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
-
-/// One entry of `Fab.verifications`, in JSON.
-#[derive(Deserialize)]
-struct Verification {
-    /// Seconds since 1970. Part of what is signed; as in Flower, a signature does not grow old.
-    signed_at: u64,
-    signature: String,
-}
-
-/// Somebody who is trusted must have signed the FAB, where anybody is named at all.
+/// A trusted entity must have signed the FAB, if the node has trusted entities.
 ///
-/// A FAB whose SuperLink knows nothing of signatures is refused too, as by Flower 1.42; 1.25 warned, and ran it.
+/// A FAB of a SuperLink without signatures is refused too, as by Flower 1.42; Flower 1.25 runs it with a warning.
 pub fn verify(fab: &proto::Fab, trusted: &BTreeMap<String, String>) -> Result<(), FabError> {
     if trusted.is_empty() {
         return Ok(());
     }
-    if fab.verifications.get(LICENCE).is_none_or(String::is_empty) {
-        return Err(FabError::Unverified("the SuperLink does not say who signed it".into()));
+    let unverified = |why: String| Err(FabError::Unverified(why));
+    if fab.verifications.get(VALID_LICENSE).is_none_or(String::is_empty) {
+        return unverified("the SuperLink does not serve signatures of apps".to_owned());
     }
-    let digest = digest(&SHA256, &fab.content);
-    let signed = |(name, line): (&String, &String)| {
-        let key = ed25519_key(line).ok()?;
-        let verification: Verification = serde_json::from_str(fab.verifications.get(name)?).ok()?;
-        let message = [&verification.signed_at.to_be_bytes(), digest.as_ref()].concat();
-        let signature = BASE64_URL.decode(verification.signature).ok()?;
-        UnparsedPublicKey::new(&ED25519, key).verify(&message, &signature).ok()
-    };
-    if trusted.iter().find_map(signed).is_none() {
-        return Err(FabError::Unverified("nobody who is trusted here has signed it".into()));
+    let mut invalid = Vec::new();
+    for (name, line) in trusted {
+        let Some(entry) = fab.verifications.get(name) else { continue };
+        let signature: Option<Signature> = serde_json::from_str(entry).ok();
+        let key = ed25519_key(line).ok();
+        match signature.zip(key).is_some_and(|(signature, key)| signature.verify(&key, &fab.content)) {
+            true => return Ok(()),
+            false => invalid.push(name.as_str()),
+        }
     }
-    Ok(())
+    if invalid.is_empty() {
+        let names: Vec<&str> = trusted.keys().map(String::as_str).collect();
+        return unverified(format!("no trusted entity signed it ({}); see `trellis app sign`", names.join(", ")));
+    }
+    let names = invalid.join(", ");
+    unverified(format!("the signature of {names} does not match: the app was changed later, or the key is another one"))
 }
 
 /// The key in a line `ssh-ed25519 AAAA... [comment]`; or what is wrong with the line.
@@ -89,7 +74,7 @@ mod tests {
     fn only_what_a_trusted_key_signed_is_verified() {
         let later = &SIGNED.replace("1760000000", "1760000001");
         let padded = &SIGNED.replace("N7CQ", "N7CQ==");
-        let licence = (LICENCE, "Valid");
+        let licence = (VALID_LICENSE, "Valid");
         let none: &[(&str, &str)] = &[];
         type Pairs<'a> = &'a [(&'a str, &'a str)];
         let cases: [(Pairs, Pairs, bool, &str); 11] = [
@@ -104,11 +89,11 @@ mod tests {
                 "one of two is enough",
             ),
             (&[("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink says nothing"),
-            (&[(LICENCE, ""), ("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink says nothing"),
+            (&[(VALID_LICENSE, ""), ("a", SIGNED)], &[("a", SIGNER)], false, "the SuperLink says nothing"),
             (&[licence, ("a", SIGNED)], &[("a", OTHER)], false, "another key of that name"),
             (&[licence, ("b", SIGNED)], &[("a", SIGNER)], false, "the same key under another name"),
             (&[licence, ("a", later)], &[("a", SIGNER)], false, "another time was signed"),
-            (&[licence, (LICENCE, SIGNED)], &[("a", SIGNER)], false, "a licence is not a signature"),
+            (&[licence, (VALID_LICENSE, SIGNED)], &[("a", SIGNER)], false, "a licence is not a signature"),
         ];
         for (verifications, trusted, good, what) in cases {
             let fab = proto::Fab { content: FAB.into(), verifications: map(verifications), ..Default::default() };

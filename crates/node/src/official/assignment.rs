@@ -303,13 +303,13 @@ mod tests {
     fn a_job_that_nobody_began_is_offered_again_a_few_times() {
         let (mut assignment, outlet) = taken(false);
         for offer in 1..MAX_OFFERS {
-            assert_eq!(*outlet.deadline.borrow(), Some(30.0));
-            assert_eq!(assignment.lapse(29.9), Lapse::Alive);
-            assert_eq!(assignment.lapse(30.0), Lapse::OfferedAgain, "{offer}");
+            assert_eq!(*outlet.deadline.borrow(), Some(120.0));
+            assert_eq!(assignment.lapse(119.9), Lapse::Alive);
+            assert_eq!(assignment.lapse(120.0), Lapse::OfferedAgain, "{offer}");
             assert!(assignment.is_waiting() && !assignment.has_token(&[7; 32]));
             assignment.take([7; 32], false, 0.0);
         }
-        assert_eq!(assignment.lapse(30.0), Lapse::Dead);
+        assert_eq!(assignment.lapse(120.0), Lapse::Dead);
     }
 
     #[test]

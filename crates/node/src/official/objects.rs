@@ -19,7 +19,7 @@ const OBJECT_BYTES: u64 = 512 << 20;
 pub async fn push(caller: Caller, body: MessageReader) -> Result<Answer, Refusal> {
     let mut pushed = PushedObject::read(body).await?;
     let (run, tasks) = (pushed.run, caller.tasks(pushed.run)?);
-    let id = pushed.id()?;
+    let id = object_id(&pushed.id)?;
     let (mut task, mut wish) = (0, Wish::Unannounced);
     for one in tasks {
         match caller.with(one, |assignment, _| assignment.wish(id))? {

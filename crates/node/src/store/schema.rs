@@ -45,6 +45,12 @@ WHEN NOT EXISTS (SELECT 1 FROM need WHERE object_id = old.object_id)
 BEGIN INSERT OR IGNORE INTO idle VALUES (old.object_id); END;
 ";
 
+pub fn in_memory() -> Result<Connection, StoreError> {
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(TABLES)?;
+    Ok(connection)
+}
+
 pub fn open(directory: &Path) -> Result<Connection, StoreError> {
     let mut connection = Connection::open(directory.join(DATABASE))?;
     // A node's state is small: so is what it keeps of it in memory.

@@ -151,3 +151,15 @@ fn a_directory_serves_one_node_and_no_older_program() {
     let older = Store::open(directory.path()).map(drop).unwrap_err();
     assert!(matches!(older, StoreError::TooNew { found: 99, .. }), "{older}");
 }
+
+#[test]
+fn a_temporary_state_has_no_database_on_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let scene = Scene { store: Store::temporary(directory.path()).unwrap(), directory };
+    assert_eq!(scene.receive("a", &[CHUNK]), Receipt::New);
+    assert!(scene.store.objects().has(object_id(CHUNK)) && scene.store.work(id("a")).unwrap().is_some());
+    let files = |path: &str| std::fs::read_dir(scene.directory.path().join(path)).unwrap().count();
+    assert_eq!((files("."), files("objects")), (2, 0), "the lock and the directory of objects alone");
+    let second = Store::temporary(scene.directory.path()).map(drop).unwrap_err();
+    assert!(matches!(second, StoreError::InUse { .. }), "{second}");
+}

@@ -77,13 +77,18 @@ pub fn fate(seen: &Condition, settings: &WarmSettings) -> Fate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Spare;
 
     const MIB: u64 = 1 << 20;
 
     #[test]
     fn a_worker_is_kept_as_long_as_nothing_speaks_against_it() {
-        let settings =
-            WarmSettings { idle: Duration::from_secs(60), recycle_bytes: Some(500 * MIB), max_idle: 2, spare: false };
+        let settings = WarmSettings {
+            idle: Duration::from_secs(60),
+            recycle_bytes: Some(500 * MIB),
+            max_idle: 2,
+            spare: Spare::None,
+        };
         let unlimited = WarmSettings { recycle_bytes: None, ..settings.clone() };
         let good = Condition::default();
         let sized = |mib: u64| Condition { resident_bytes: Some(mib * MIB), ..good };

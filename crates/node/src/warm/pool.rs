@@ -14,7 +14,7 @@ use super::fate::{Condition, Fate, Why, fate};
 use super::process::{Launcher, Process, StartError, Starting, Worker};
 use super::{WorkerStatus, chain};
 use crate::app::InstalledApp;
-use crate::config::WarmSettings;
+use crate::config::{Spare as SpareSetting, WarmSettings};
 use crate::watch::{AppEnd, Watch};
 
 pub struct Workers {
@@ -139,7 +139,10 @@ impl Workers {
             Fate::Keep if pool.closed => self.retire(owned, Why::Closing),
             Fate::Keep => self.keep(&mut pool, owned),
         }
-        if self.settings.spare && pool.spare.is_none() && std::mem::take(&mut pool.wants_spare) {
+        if self.settings.spare == SpareSetting::EveryRun
+            && pool.spare.is_none()
+            && std::mem::take(&mut pool.wants_spare)
+        {
             drop(pool);
             let spare = self.start_spare();
             let mut pool = self.pool();
@@ -227,7 +230,7 @@ impl Workers {
 
     /// Keeps a worker that belongs to nobody for the first run, where one is to be kept.
     pub fn lay_by(self: &Arc<Self>, worker: Worker) {
-        if !self.settings.spare {
+        if self.settings.spare == SpareSetting::None {
             self.endings.spawn(worker.end());
             return;
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use prost::Message as _;
 use trellis_node::app::{InstalledApp, Outcome};
-use trellis_node::config::WarmSettings;
+use trellis_node::config::{Spare, WarmSettings};
 use trellis_wire::proto;
 
 use crate::instruction::Instruction;
@@ -151,7 +151,7 @@ async fn a_worker_that_grew_or_has_another_app_is_replaced() {
 #[tokio::test]
 async fn the_next_run_finds_an_interpreter_ready() {
     let Some(release) = newest() else { return };
-    let place = Place::new(&release.python, WarmSettings { spare: true, ..lasting() });
+    let place = Place::new(&release.python, WarmSettings { spare: Spare::EveryRun, ..lasting() });
     assert_eq!(place.apps.status(), []);
     let first = place.pid_of(1).await;
     let spare = place.apps.status().into_iter().find(|worker| worker.run.is_none()).unwrap().pid;
@@ -160,6 +160,16 @@ async fn the_next_run_finds_an_interpreter_ready() {
     let next = place.apps.status().into_iter().find(|worker| worker.run.is_none()).unwrap().pid;
     place.apps.close().await;
     ended(next).await;
+}
+
+#[tokio::test]
+async fn a_node_of_one_run_starts_one_interpreter() {
+    let Some(release) = newest() else { return };
+    let place = Place::new(&release.python, WarmSettings { spare: Spare::FirstRun, ..lasting() });
+    place.apps.check().await.unwrap();
+    let checked = place.apps.status()[0].pid;
+    assert_eq!(place.pid_of(1).await, checked);
+    assert_eq!(place.apps.status().len(), 1);
 }
 
 #[tokio::test]

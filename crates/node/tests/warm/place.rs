@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use trellis_node::app::{InstalledApp, Outcome, Reply};
-use trellis_node::config::WarmSettings;
+use trellis_node::config::{Spare, WarmSettings};
 use trellis_node::objects::Objects;
 use trellis_node::resources::Confinement;
 use trellis_node::warm::{Setup, WarmApps};
@@ -59,7 +59,7 @@ pub struct Place {
 }
 
 pub fn lasting() -> WarmSettings {
-    WarmSettings { idle: PATIENCE, recycle_bytes: None, max_idle: 8, spare: false }
+    WarmSettings { idle: PATIENCE, recycle_bytes: None, max_idle: 8, spare: Spare::None }
 }
 
 impl Place {

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use trellis_node::config::WarmSettings;
+use trellis_node::config::{Spare, WarmSettings};
 
 use crate::instruction::Instruction;
 use crate::place::{Place, behaving, lasting, releases, replied};
@@ -16,7 +16,7 @@ const MODEL_NUMBERS: usize = 100_000_000 / 8;
 #[ignore = "a measurement"]
 async fn speed() {
     for release in releases() {
-        let place = Place::new(&release.python, WarmSettings { spare: true, ..lasting() });
+        let place = Place::new(&release.python, WarmSettings { spare: Spare::EveryRun, ..lasting() });
         let first = timed(&place, Instruction::new(1, "count")).await;
         let mut empty = Vec::new();
         for _ in 0..EMPTY {

@@ -5,7 +5,7 @@ use kube::{Api, Client};
 use trellis_kube::render::Problem;
 use trellis_kube::run::check::{ROUNDS, text};
 use trellis_kube::run::{ConfigMapApp, FederationRun};
-use trellis_train::submit::{Given, Place, Request, Source, Submission, prepare};
+use trellis_train::submit::{Given, Place, Request, ServerAppChoice, Source, Submission, prepare};
 use trellis_wire::fab::RUN_MARK;
 
 /// Why nothing can be sent.
@@ -63,7 +63,7 @@ fn catalogue(name: &str) -> Result<Source, Unsent> {
     let directory = tempfile::tempdir().map_err(|error| later(error.to_string()))?;
     let place = directory.path().join(name);
     app.export(&place).map_err(|error| later(error.to_string()))?;
-    Source::directory(&place, true).map_err(|error| unfit("spec.app.catalogue", error))
+    Source::directory(&place, ServerAppChoice::Own).map_err(|error| unfit("spec.app.catalogue", error))
 }
 
 async fn bundle(client: &Client, namespace: &str, named: &ConfigMapApp) -> Result<Vec<u8>, Unsent> {

@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::header::{ETAG, LOCATION};
 use http::{HeaderValue, StatusCode};
 use tokio::sync::SemaphorePermit;
-use trellis_api::{FederationDetail, Pool, Role};
+use trellis_api::{FederationDetail, NodeChange, Pool, Role};
 
 use super::Api;
 use super::call::{Answer, Call, empty, json, ok};
@@ -96,6 +96,14 @@ pub async fn scale(api: Arc<Api>, call: Call) -> Answer {
     let (name, pool) = (call.part("federation"), call.part("pool"));
     let applied = api.platform.scale(name, pool, count).await?;
     tracing::info!(federation = name, pool, count, by = call.caller.name, "pool scaled");
+    told(StatusCode::OK, &applied.detail)
+}
+
+pub async fn change_node(api: Arc<Api>, call: Call) -> Answer {
+    let NodeChange { drained } = call.json()?;
+    let (name, node) = (call.part("federation"), call.part("node"));
+    let applied = api.platform.drain(name, node, drained).await?;
+    tracing::info!(federation = name, node, drained, by = call.caller.name, "node changed");
     told(StatusCode::OK, &applied.detail)
 }
 

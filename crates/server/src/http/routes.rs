@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use http::Method;
 use trellis_api::{
     Apps, Connection, Event, FederationDetail, FederationSummary, IssuedToken, LogPart, Me, NewRun, NewToken, Node,
-    PlanReport, Pool, Role, Run, Token, TrainingRounds,
+    NodeChange, PlanReport, Pool, Role, Run, Token, TrainingRounds,
 };
 
 use super::fault::Kind;
@@ -216,6 +216,23 @@ pub static ROUTES: &[Route] = &[
         query: list::PARAMETERS,
         gives: gives![200 "A page." Content::Json(&[page_of::<Node>])],
         handler: answered_by!(federations::nodes),
+        ..PLAIN
+    },
+    Route {
+        method: Method::PUT,
+        path: "/federations/{federation}/nodes/{node}",
+        role: Role::Admin,
+        id: "change_node",
+        about: "Keep a node from new work, or let it take work again, as a change of the document",
+        takes: Takes::Json { shape: of::<NodeChange>, most_bytes: SMALL_BODY_BYTES },
+        gives: &[Given {
+            status: 200,
+            about: "The federation.",
+            content: Content::Json(&[of::<FederationDetail>]),
+            tagged: true,
+        }],
+        refuses: &[Kind::CONFLICT],
+        handler: answered_by!(federations::change_node),
         ..PLAIN
     },
     Route {

@@ -32,7 +32,7 @@ pub async fn start(api: Arc<Api>, call: Call) -> Answer {
     let work = {
         let (api, federation) = (Arc::clone(&api), federation.clone());
         async move {
-            let run = api.platform.start_run(&federation, &new).await?;
+            let run = api.platform.start_run(&federation, &new, &by).await?;
             tracing::info!(federation, run = run.id, app = run.app, by, "run submitted");
             Ok::<Run, Fault>(run)
         }

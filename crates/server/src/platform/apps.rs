@@ -1,16 +1,16 @@
 //! What can be run without bringing an app.
 
 use trellis_api::{AppDescription, Apps, SettingDescription};
-use trellis_native::builtins;
+use trellis_native::{NODE_SETTINGS, builtins};
 use trellis_spec::STRATEGIES;
-use trellis_train::settings::SETTINGS;
+use trellis_train::settings::{SETTINGS, find};
 use trellis_train::submit::NATIVE;
 
 pub fn apps() -> Apps {
     let app = |app: &trellis_native::Description| AppDescription {
         name: format!("{NATIVE}{}", app.name),
         summary: app.summary.to_owned(),
-        settings: app.settings.iter().map(of_app).collect(),
+        settings: app.settings.iter().filter(|setting| is_of_runs(setting)).map(of_app).collect(),
     };
     let training = SETTINGS.iter().map(|setting| SettingDescription {
         name: setting.name.to_owned(),
@@ -23,6 +23,11 @@ pub fn apps() -> Apps {
         training: training.collect(),
         strategies: STRATEGIES.iter().map(|name| (*name).to_owned()).collect(),
     }
+}
+
+/// A run may set it, and it is no setting of the training, which the app reads as well.
+fn is_of_runs(setting: &trellis_native::Setting) -> bool {
+    !NODE_SETTINGS.contains(&setting.name) && find(setting.name).is_none()
 }
 
 fn of_app(setting: &trellis_native::Setting) -> SettingDescription {

@@ -52,6 +52,7 @@ impl RunBook {
         }
         if let Some(before) = before {
             run.training = later(before.training.clone(), run.training.take());
+            run.started_by = run.started_by.or_else(|| before.started_by.clone());
         }
         let news = before.is_none_or(|before| (before.state, &before.outcome) != (run.state, &run.outcome));
         self.runs.insert(run.id.clone(), Arc::new(run.clone()));
@@ -104,6 +105,9 @@ mod tests {
             outcome: None,
             details: String::new(),
             native: true,
+            account: String::new(),
+            started_by: None,
+            config: Default::default(),
             submitted_at,
             started_at: None,
             finished_at: None,
@@ -116,7 +120,8 @@ mod tests {
         let mut book = RunBook::default();
         assert!(book.active().is_none(), "nobody has asked yet");
         book.complete = true;
-        assert!(book.note(run("1", RunState::Pending, 1.0)).is_some());
+        let started_by = Some("night shift".to_owned());
+        assert!(book.note(Run { started_by, ..run("1", RunState::Pending, 1.0) }).is_some());
         assert!(book.note(run("1", RunState::Pending, 1.0)).is_none());
         assert!(book.note(run("1", RunState::Running, 1.0)).is_some());
         assert_eq!(book.active(), Some(1));
@@ -125,6 +130,7 @@ mod tests {
         assert_eq!(book.heard().round_ms, Some(2500));
         let finished = book.note(run("1", RunState::Finished, 1.0)).unwrap();
         assert_eq!(finished.training.unwrap().round, 3, "what was known of its rounds stays");
+        assert_eq!(finished.started_by.as_deref(), Some("night shift"), "the SuperLink does not know who started it");
         assert!(book.note(run("1", RunState::Running, 1.0)).is_none());
         assert_eq!((book.active(), book.get("1").unwrap().state), (Some(0), RunState::Finished));
         assert_eq!(book.heard(), Heard::default(), "what is over says nothing about now");

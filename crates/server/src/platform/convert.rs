@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use trellis_api::{MetricReport, Run, RunState, Training, TrainingReport};
+use trellis_api::{MetricReport, Run, RunState, Scalar, Training, TrainingReport};
+use trellis_wire::fab::RUN_MARK;
 use trellis_wire::proto;
+use trellis_wire::proto::scalar::Scalar as Value;
 
 const OVER: &str = "finished";
 
@@ -25,11 +27,27 @@ pub fn run(federation: &str, run: proto::Run) -> Run {
         outcome: finished.then_some(status.sub_status),
         details: status.details,
         native: run.native,
+        account: run.account_name,
+        started_by: None,
+        config: run.override_config.into_iter().filter_map(setting).collect(),
         submitted_at: seconds(&run.pending_at).unwrap_or_default(),
         started_at: seconds(&run.running_at),
         finished_at: seconds(&run.finished_at),
         training: None,
     }
+}
+
+/// `None`: the key is ours, or the value has no form in the API.
+fn setting((key, value): (String, proto::Scalar)) -> Option<(String, Scalar)> {
+    let value = match value.scalar? {
+        Value::Double(number) => Scalar::Float(number),
+        Value::Uint64(number) => i64::try_from(number).map_or(Scalar::Float(number as f64), Scalar::Int),
+        Value::Sint64(number) => Scalar::Int(number),
+        Value::Bool(truth) => Scalar::Bool(truth),
+        Value::String(text) => Scalar::Text(text),
+        Value::Bytes(_) => return None,
+    };
+    (key != RUN_MARK).then_some((key, value))
 }
 
 /// `None`: it has not happened.
@@ -89,6 +107,12 @@ mod tests {
             fab_id: "me/app".to_owned(),
             pending_at: "1970-01-01T00:00:01.500000+00:00".to_owned(),
             native: true,
+            account_name: "me".to_owned(),
+            override_config: [
+                ("lr".to_owned(), proto::Scalar { scalar: Some(Value::Double(0.5)) }),
+                (RUN_MARK.to_owned(), proto::Scalar { scalar: Some(Value::String("mark".to_owned())) }),
+            ]
+            .into(),
             status: Some(status),
             ..Default::default()
         };
@@ -96,6 +120,7 @@ mod tests {
         assert_eq!((run.id.as_str(), run.native, run.submitted_at), ("18446744073709551615", true, 1.5));
         assert_eq!((run.state, run.outcome.as_deref()), (RunState::Finished, Some("completed")));
         assert_eq!((run.started_at, run.details.as_str()), (None, "all is well"));
+        assert_eq!((run.account.as_str(), run.config), ("me", [("lr".to_owned(), Scalar::Float(0.5))].into()));
     }
 
     #[test]

@@ -31,18 +31,26 @@ pub async fn get(shared: &Shared, view: &View, id: &str) -> Result<Run, Refusal>
     let number = number(view, id)?;
     match view.runs.get(id) {
         Some(run) => Ok(run.clone()),
-        None => ask(view, &superlink(&shared.sites, view)?, number).await,
+        None => {
+            let run = ask(view, &superlink(&shared.sites, view)?, number).await?;
+            Ok(Run { started_by: shared.starters(&view.name).await.remove(id), ..run })
+        }
     }
 }
 
-pub async fn start(shared: &Shared, view: &View, new: &NewRun) -> Result<Run, Refusal> {
+/// `by`: the name of the caller's token.
+pub async fn start(shared: &Shared, view: &View, new: &NewRun, by: &str) -> Result<Run, Refusal> {
     let Some(federation) = view.federation.as_ref().filter(|_| !view.leaving) else {
         return Err(Refusal::Conflict(format!("federation {} is being deleted", view.name)));
     };
     let submission = submit::submission(federation, new)?;
     let superlink = superlink(&shared.sites, view)?;
     let id = superlink.start_run(submission.bundle.fab, submission.values).await.map_err(|error| refusal(&error))?;
-    let run = ask(view, &superlink, id).await?;
+    let run = Run { started_by: Some(by.to_owned()), ..ask(view, &superlink, id).await? };
+    if let Err(error) = shared.registry.note_starter(&view.name, &run.id, by).await {
+        // The run has started: to refuse now would make the caller start another one.
+        tracing::error!(federation = %view.name, run = run.id, by, "who started the run cannot be stored: {error}");
+    }
     shared.views.note_run(&view.name, run.clone());
     Ok(run)
 }
@@ -151,7 +159,10 @@ async fn ask(view: &View, superlink: &SuperLink, id: u64) -> Result<Run, Refusal
     };
     let run = found.ok_or_else(|| unknown(view, &id.to_string()))?;
     let mut run = convert::run(view.name.as_str(), run);
-    run.training = view.runs.get(&run.id).and_then(|known| known.training.clone());
+    if let Some(known) = view.runs.get(&run.id) {
+        run.training.clone_from(&known.training);
+        run.started_by.clone_from(&known.started_by);
+    }
     Ok(run)
 }
 

@@ -132,6 +132,14 @@ impl Shared {
         Ok(sites.into_iter().map(|site| (site.clone(), kept.remove(&site))).collect())
     }
 
+    /// Who started which run, by its id. Without the registry nobody is known.
+    pub async fn starters(&self, name: &Name) -> BTreeMap<String, String> {
+        self.registry.starters(name).await.unwrap_or_else(|error| {
+            tracing::error!(federation = %name, "who started its runs cannot be read: {error}");
+            BTreeMap::new()
+        })
+    }
+
     /// A clock that nothing wakes, for who looks once.
     pub fn clock() -> Arc<dyn Clock> {
         Arc::new(TokioClock { bell: Arc::default() })

@@ -75,7 +75,7 @@ fn content(bundle: &Bundle) -> Result<Vec<u8>, Detail> {
     Ok(content)
 }
 
-/// Nodes that are to come.
+/// Nodes that are to come, and take work.
 fn expected_nodes(federation: &Federation) -> usize {
     let pool = |pool: &trellis_spec::Pool| match &pool.scaling {
         Some(scaling) => match scaling.policy {
@@ -87,7 +87,7 @@ fn expected_nodes(federation: &Federation) -> usize {
         },
         None => pool.count,
     };
-    federation.pools.iter().map(|each| pool(each) as usize).sum()
+    federation.pools.iter().map(|each| (pool(each) as usize).saturating_sub(each.drained.len())).sum()
 }
 
 fn text(value: &Scalar) -> String {

@@ -200,6 +200,7 @@ fn node(status: NodeStatus) -> Node {
         updated: status.updated,
         busy: status.busy,
         draining: status.draining,
+        drained: status.drained,
         version: status.version,
         since_ms: status.since_ms,
     }

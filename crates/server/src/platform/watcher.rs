@@ -164,9 +164,11 @@ impl Watcher {
         let mut runs = superlink.list_runs(None).await?;
         runs.sort_by_key(|run| std::cmp::Reverse(run.pending_at.clone()));
         let quiet = !self.has_listed;
+        let mut starters = if quiet { self.shared.starters(&self.name).await } else { BTreeMap::new() };
         for (index, told) in runs.into_iter().enumerate() {
             let id = told.run_id;
-            let run = convert::run(self.name.as_str(), told);
+            let mut run = convert::run(self.name.as_str(), told);
+            run.started_by = starters.remove(&run.id);
             if self.followed.get(&id).is_some_and(|followed| followed.over) {
                 continue;
             }

@@ -3,7 +3,7 @@
 
 use trellis_core::refusal::Kind;
 use trellis_core::run::{MAX_LAUNCHES, Outcome, Run, ServerApp, State};
-use trellis_core::upkeep::{NO_HEARTBEAT, is_due, tick};
+use trellis_core::upkeep::{NO_HEARTBEAT, is_due, recover, tick};
 use trellis_core::{app, control};
 
 use super::scene::{HASH, RUN, Scene, T0};
@@ -77,6 +77,31 @@ fn an_app_that_never_shows_up_is_started_again_and_in_the_end_given_up() {
     assert!(details.contains("never asked for its inputs"), "{details}");
     assert_eq!(end.finished_at, Some(now));
     scene.nothing_left(RUN);
+}
+
+/// The process of the app lives: its launcher says when it does not.
+#[test]
+fn a_watched_app_may_take_as_long_to_start_as_it_lives() {
+    let scene = pending();
+    assert!(scene.ok(|tx| app::claim_watched(tx, RUN, ServerApp::Flower, HASH, T0)));
+    let late = T0 + 86_400.0;
+    assert!(!scene.see(|read| is_due(read, late)));
+    scene.ok(move |tx| tick(tx, late));
+    assert_eq!((run(&scene).state(), scene.see(|read| read.pending_runs())), (&State::Starting, vec![]));
+    scene.ok(move |tx| recover(tx, late));
+    scene.ok(move |tx| tick(tx, late + 86_400.0));
+    assert_eq!(
+        run(&scene).state(),
+        &State::Starting,
+        "also when the SuperLink was away: the next one looks for the process"
+    );
+    scene.ok(move |tx| app::pull_inputs(tx, &HASH, "grpc", late + 86_400.0));
+    assert_eq!((run(&scene).state(), run(&scene).launches), (&State::Running, 1));
+
+    let scene = pending();
+    scene.ok(|tx| app::claim_watched(tx, RUN, ServerApp::Flower, HASH, T0));
+    scene.ok(|tx| app::process_gone(tx, RUN, "exit code 1", T0 + 1.0));
+    assert_eq!(run(&scene).state(), &State::Pending, "its end frees the run at once");
 }
 
 #[test]

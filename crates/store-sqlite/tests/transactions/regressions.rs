@@ -95,8 +95,9 @@ fn asking_for_another_runs_message_does_not_touch_it() {
     let other = other_run(&scene);
     let instruction = scene.send("i(model)", 11, T0);
     let foreign = |scene: &Scene| {
-        let refusal = scene.refused(move |tx| app::answer_missing(tx, other, &[instruction], T0, &encode));
-        assert_eq!(refusal.0, Kind::Invalid);
+        scene.ok(move |tx| app::answer_missing(tx, other, &[instruction], T0, &encode));
+        let collected = scene.see(|read| app::collect_replies(read, other, &[instruction], T0));
+        assert_eq!((collected.replies.len(), collected.of_another_run), (0, vec![instruction]));
     };
     foreign(&scene);
     assert_eq!(scene.state_of(instruction), Some(State::Ready));

@@ -16,6 +16,8 @@ const BUNDLED_DATASET: &str = "digits";
 /// Settings that name a file or directory on the machine of the ServerApp. (`resume` may be the id of a run.)
 const FILES: &[&str] = &["initial-model", "checkpoint-path"];
 
+const SIGN_AGAIN: &str = "sign it again; or delete its app-signatures.toml";
+
 pub(super) struct Draft {
     source: Source,
     place: Place,
@@ -68,7 +70,8 @@ impl Draft {
             |setting| names(setting).any(|name| self.values.contains_key(name)),
         );
         let of_app = self.source.built_in.is_some_and(|app| app.settings.iter().any(|setting| setting.name == key));
-        let is_known = setting.is_some() || of_app || self.source.app.config().contains_key(key);
+        let addable = !self.source.app.is_signed() && (setting.is_some() || of_app);
+        let is_known = addable || self.source.app.config().contains_key(key);
         if is_known && !is_set { self.set(key, text) } else { Ok(()) }
     }
 
@@ -86,6 +89,10 @@ impl Draft {
             (None, None, Some(_)) => value::plain(text),
             (None, None, None) => return Err(self.unknown(key)),
         };
+        if !defaults.contains_key(key) && self.source.app.is_signed() {
+            let what = format!("the app is signed, and lacks the key {key}");
+            return Err((what, format!("add it to [tool.flwr.app.config] of the app and {SIGN_AGAIN}")));
+        }
         if self.values.insert(key.to_owned(), scalar).is_some() {
             return Err((format!("{key} is set twice"), "keep one of them".to_owned()));
         }
@@ -133,6 +140,12 @@ impl Draft {
     pub fn finish(self, problems: &mut Vec<Problem>) -> Option<Submission> {
         let training = self.training(problems);
         let built_in = self.built_in(problems);
+        if self.source.changed && self.source.app.is_signed() {
+            let what = "the app is signed, and the run would change its ServerApp or its keys";
+            let advice =
+                format!("let the app's own ServerApp train (--app-server), or make the change in it and {SIGN_AGAIN}");
+            problems.push(Problem::new("", what, advice));
+        }
         match self.source.into_bundle(self.keys_added) {
             Ok(bundle) => Some(Submission { bundle, values: self.values, training, built_in }),
             Err(problem) => {

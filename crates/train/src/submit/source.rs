@@ -5,7 +5,8 @@ use std::path::Path;
 use trellis_native::{Description, builtins, nearest};
 use trellis_wire::fab::{App, BUILT_IN_CLIENT_APP, BadFab, Bundle, NATIVE_SERVER_APP};
 
-use crate::settings::{Problem, SETTINGS, Setting};
+use super::Given;
+use crate::settings::{Problem, SETTINGS, Setting, find};
 
 /// What the name of an app begins with that is part of this program.
 pub const NATIVE: &str = "native:";
@@ -19,6 +20,20 @@ pub struct Source {
     pub(super) native: bool,
     /// As it came. Sent as it is unless keys must be added: who made it may have signed it.
     original: Option<Bundle>,
+    /// Another app than it came as: signatures of it do not match.
+    pub(super) changed: bool,
+}
+
+/// Which ServerApp trains the app of a directory.
+#[derive(Debug, Clone, Copy)]
+pub enum ServerAppChoice<'a> {
+    /// The app's own, in Python.
+    Own,
+    /// That of this program.
+    Native,
+    /// The app's own, which makes the first model as a rule; the native one if a value is a setting of the native training
+    /// that the app lacks.
+    ByValues(&'a [Given]),
 }
 
 impl Source {
@@ -31,21 +46,31 @@ impl Source {
         };
         let client_app = format!("{BUILT_IN_CLIENT_APP}{name}");
         let app = App::without_files(name, env!("CARGO_PKG_VERSION"), &client_app);
-        Ok(Source { app, built_in: Some(built_in), native: true, original: None })
+        Ok(Source { app, built_in: Some(built_in), native: true, original: None, changed: false })
     }
 
-    /// The app in a directory; `own_server_app`: its own ServerApp trains, in Python.
-    pub fn directory(path: &Path, own_server_app: bool) -> Result<Source, Problem> {
+    /// The app in a directory.
+    pub fn directory(path: &Path, server_app: ServerAppChoice<'_>) -> Result<Source, Problem> {
         let mut app = App::read(path).map_err(|problem| {
             let advice = "name the directory of a Flower app, with its pyproject.toml; or native:mlp";
             Problem::new("", problem.to_string(), advice)
         })?;
-        if !own_server_app {
+        let lacks = |setting: &'static Setting| {
+            let config = app.config();
+            !names(setting).any(|name| config.contains_key(name))
+        };
+        let native = match server_app {
+            ServerAppChoice::Own => false,
+            ServerAppChoice::Native => true,
+            ServerAppChoice::ByValues(given) => given.iter().any(|given| find(&given.key).is_some_and(lacks)),
+        };
+        // An app that names ours itself has no other.
+        let changed = native && !app.trains_natively();
+        if changed {
             app.set_server_app(NATIVE_SERVER_APP);
         }
-        // An app that names ours itself has no other.
         let native = app.trains_natively();
-        Ok(Source { app, built_in: None, native, original: None })
+        Ok(Source { app, built_in: None, native, original: None, changed })
     }
 
     /// An app as `flwr build` packs it.
@@ -55,7 +80,7 @@ impl Source {
         let app = App::open(content).map_err(unusable)?;
         let original = Bundle::of(content).map_err(unusable)?;
         let native = app.trains_natively();
-        Ok(Source { app, built_in: None, native, original: Some(original) })
+        Ok(Source { app, built_in: None, native, original: Some(original), changed: false })
     }
 
     /// With one more key in its configuration, where it has none of that name: only then can a run give it a value.
@@ -63,6 +88,7 @@ impl Source {
         if !self.app.config().contains_key(key) {
             self.app.add_key(key, toml::Value::String(String::new()));
             self.original = None;
+            self.changed = true;
         }
         self
     }

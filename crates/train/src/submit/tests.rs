@@ -24,7 +24,7 @@ fn bundle(server_app: &str) -> Bundle {
     );
     std::fs::write(directory.path().join("pyproject.toml"), project).unwrap();
     std::fs::write(directory.path().join("app.py"), "client = 1\n").unwrap();
-    Source::directory(directory.path(), true).unwrap().into_bundle(false).unwrap()
+    Source::directory(directory.path(), ServerAppChoice::Own).unwrap().into_bundle(false).unwrap()
 }
 
 #[test]
@@ -74,4 +74,38 @@ fn everything_wrong_is_told_at_once() {
     assert_eq!(places, ["rounds", "hiden", "initial-model", "training default dp", "dataset"]);
     assert!(Source::built_in("mpl").unwrap_err().advice.contains("native:mlp"));
     assert!(Source::bundle(b"no zip").unwrap_err().what.contains("not a zip"));
+}
+
+#[test]
+fn a_signed_app_is_sent_unchanged_or_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let project = "[project]\nname='app'\nversion='1.0'\n[tool.flwr.app]\npublisher='me'\n[tool.flwr.app.components]\n\
+                   serverapp='app:server'\nclientapp='app:client'\n[tool.flwr.app.config]\nlr=0.1\n";
+    std::fs::write(directory.path().join("pyproject.toml"), project).unwrap();
+    std::fs::write(directory.path().join("app-signatures.toml"), "[ada]\nsignature='AAAA'\nsigned_at=1\n").unwrap();
+    let source = |choice| Source::directory(directory.path(), choice).unwrap();
+    let whole = source(ServerAppChoice::Own).into_bundle(false).unwrap();
+    // Neither the number of nodes nor a default of the platform is added to it.
+    let defaults = [("strategy", "FedAdam"), ("lr", "1")];
+    let sent = prepare(request(source(ServerAppChoice::Own), &[], &defaults, Some(2))).unwrap();
+    assert_eq!((sent.bundle.fab.hash_str, sent.values.len()), (whole.fab.hash_str.clone(), 1));
+
+    let wrong = prepare(request(source(ServerAppChoice::Native), &[("rounds", "2")], &[], None)).unwrap_err();
+    assert_eq!(wrong.iter().map(|problem| problem.place.as_str()).collect::<Vec<_>>(), ["rounds", ""]);
+    assert!(wrong[0].what.contains("the app is signed, and lacks the key num-server-rounds"), "{wrong:?}");
+    let marked = Source::bundle(&whole.fab.content).unwrap().with_key("trellis-run");
+    assert!(prepare(request(marked, &[], &[], None)).unwrap_err()[0].what.contains("would change"));
+}
+
+#[test]
+fn the_own_server_app_trains_unless_a_value_is_for_the_native_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let project = "[project]\nname='app'\nversion='1.0'\n[tool.flwr.app]\npublisher='me'\n[tool.flwr.app.components]\n\
+                   serverapp='app:server'\nclientapp='app:client'\n[tool.flwr.app.config]\nlr=0.1\nmin-fit-clients=2\n";
+    std::fs::write(directory.path().join("pyproject.toml"), project).unwrap();
+    for (key, native) in [("lr", false), ("min-train-nodes", false), ("of-nobody", false), ("strategy", true)] {
+        let given = [Given { written: String::new(), key: key.to_owned(), text: "1".to_owned() }];
+        let source = Source::directory(directory.path(), ServerAppChoice::ByValues(&given)).unwrap();
+        assert_eq!(source.native, native, "{key}");
+    }
 }

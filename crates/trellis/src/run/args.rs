@@ -16,12 +16,17 @@ const AFTER_HELP: &str = "\
 Examples:
   trellis run                                        a network learns digits, on 5 nodes in this process
   trellis run native:logistic --strategy FedAdam --rounds 20 --nodes 10
-  trellis run ./my-app --rounds 10                   the ClientApp of a Flower app, in warm Python workers
+  trellis run ./my-app                               a Flower app with its own ServerApp, as `flwr run` does
+  trellis run ./my-app --strategy FedAdam --initial-model first.npz
+                                                     its ClientApp, aggregated natively
   trellis run ./my-app --federation lab              on a federation of the server, as `trellis up` starts one
   trellis run ./my-app --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
-  trellis run ./my-app --app-server                  with the app's own ServerApp, as `flwr run` does
   trellis run --resume 1234 --models ./models --rounds 40
   trellis run -o json | jq -r 'select(.event == \"report\") | .evaluate.metrics.eval_acc'
+
+The own ServerApp of a Flower app trains, and makes the first model. A training flag that the app has no key for
+(--strategy, --initial-model, --resume, ...) selects native aggregation; --native-server does so without one. The first
+model is then that of --initial-model or --resume, or what a ClientApp answers to query.init or getparameters.
 
 The run goes to the SuperLink of --superlink (TRELLIS_SUPERLINK); or else to a federation of the server: the one of
 --federation, or the only one that was started with `trellis up` or `trellis apply`. Without either, and with --nodes and
@@ -51,9 +56,13 @@ pub struct RunArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 
-    /// Let the app's own ServerApp aggregate, in Python, as `flwr run` does
+    /// Let the app's own ServerApp aggregate, in Python; training flags that the app has no key for are then refused
     #[arg(long, visible_alias = "python-serverapp")]
     pub app_server: bool,
+
+    /// Aggregate natively in place of the app's own ServerApp
+    #[arg(long, conflicts_with = "app_server")]
+    pub native_server: bool,
 
     /// The federation of the server to train on [default: the only one]
     #[arg(long, value_name = "NAME", help_heading = "Server")]

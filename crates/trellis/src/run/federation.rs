@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -15,7 +15,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use trellis_client::{ListNodes, Security, SuperLink, Target, Token};
 use trellis_link::config::{AppTrust, Config as LinkConfig, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{ServeError, SuperLink as Link};
-use trellis_node::config::{self as node, AppMode, Config as NodeConfig, WarmSettings};
+use trellis_node::config::{self as node, AppMode, Config as NodeConfig, Spare, WarmSettings};
+use trellis_node::objects::PulledObjects;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 
@@ -98,9 +99,11 @@ impl Federation {
         let target = Target { host, port: http.port(), security, token: Some(token) };
         let (stop, stopping) = watch::channel(false);
         let mut nodes = JoinSet::new();
+        let pulled = wanted.state_dir.is_none().then(PulledObjects::default);
         for index in 0..wanted.nodes {
             // Nodes authenticate with their keys.
-            let config = node_config(wanted, &directory, index, Target { token: None, ..target.clone() });
+            let superlink = Target { token: None, ..target.clone() };
+            let config = node_config(wanted, &directory, index, superlink, pulled.clone());
             nodes.spawn(trellis_node::serve(config, stopped(stopping.clone())));
         }
         let link = tokio::spawn(link.run_until(stopped(stopping)));
@@ -113,11 +116,13 @@ impl Federation {
         let (superlink, wanted) = (self.superlink.clone(), self.nodes.len());
         async move {
             loop {
+                let asked = Instant::now();
                 let known = superlink.call(&ListNodes {}).await?.nodes;
                 if known.iter().filter(|node| node.status == "online").count() >= wanted {
                     return Ok(());
                 }
-                tokio::time::sleep(GLANCE).await;
+                // A list of many nodes takes a while: most of the time is for the nodes.
+                tokio::time::sleep(GLANCE.max(asked.elapsed() * 4)).await;
             }
         }
     }
@@ -187,14 +192,23 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         app_trust: AppTrust::User,
         admin_token: Some(directory.join(ADMIN_TOKEN)),
         run_defaults: Default::default(),
-        state: StateLocation::Directory { directory: directory.to_owned(), database: None },
+        state: match wanted.state_dir {
+            Some(_) => StateLocation::Directory { directory: directory.to_owned(), database: None },
+            None => StateLocation::Temporary { directory: directory.to_owned() },
+        },
         supernode_auth: false,
         keepalive: Keepalive::default(),
         limits: Limits::default(),
     }
 }
 
-fn node_config(wanted: &Wanted, directory: &Path, index: usize, superlink: Target) -> NodeConfig {
+fn node_config(
+    wanted: &Wanted,
+    directory: &Path,
+    index: usize,
+    superlink: Target,
+    pulled: Option<PulledObjects>,
+) -> NodeConfig {
     let number = |number: usize| proto::Scalar { scalar: Some(Scalar::Sint64(number as i64)) };
     let partition = [("partition-id", number(index)), ("num-partitions", number(wanted.nodes))];
     NodeConfig {
@@ -207,6 +221,7 @@ fn node_config(wanted: &Wanted, directory: &Path, index: usize, superlink: Targe
             backoff: node::Backoff::Fixed(Duration::from_millis(100)),
         },
         state_dir: directory.join(format!("supernode-{index}")),
+        temporary: pulled,
         key: None,
         name: Some(format!("node-{index}")),
         node_config: partition.map(|(key, value)| (key.to_owned(), value)).into(),
@@ -238,8 +253,9 @@ fn own_apps() -> trellis_sandbox::Settings {
 fn apps(wanted: &Wanted) -> node::Apps {
     let mode = match &wanted.apps {
         ClientApps::BuiltIn { name, settings } => AppMode::Native { name: name.clone(), settings: settings.clone() },
+        // One Python for each node: there is no second run to have another one ready for.
         ClientApps::Python => {
-            AppMode::Warm(WarmSettings { idle: IDLE_APP, recycle_bytes: None, max_idle: 1, spare: true })
+            AppMode::Warm(WarmSettings { idle: IDLE_APP, recycle_bytes: None, max_idle: 1, spare: Spare::FirstRun })
         }
     };
     let python = wanted.python.clone();

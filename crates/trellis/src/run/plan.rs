@@ -3,17 +3,22 @@
 use std::path::Path;
 
 use trellis_train::settings::Problem;
-use trellis_train::submit::{Given, NATIVE, Place, Request, Source, Submission, prepare};
+use trellis_train::submit::{Given, NATIVE, Place, Request, ServerAppChoice, Source, Submission, prepare};
 
 use super::args::RunArgs;
 use super::federation::ClientApps;
 use crate::remote::Trouble;
 
-/// `app` is a directory or the name of a built-in app; `app_server`: its own ServerApp trains.
+/// `app` is a directory or the name of a built-in app; `app_server`: its own ServerApp trains, whatever is given.
 pub fn plan(args: &RunArgs, app: &str, app_server: bool, place: Place) -> Result<Submission, Trouble> {
     let (given, mistyped) = given(args);
-    let submission = source(app, app_server).and_then(|source| {
-        let request = Request { source, given, defaults: Default::default(), place };
+    let server_app = match (args.native_server, app_server) {
+        (true, _) => ServerAppChoice::Native,
+        (false, true) => ServerAppChoice::Own,
+        (false, false) => ServerAppChoice::ByValues(&given),
+    };
+    let submission = source(app, server_app).and_then(|source| {
+        let request = Request { source, given: given.clone(), defaults: Default::default(), place };
         prepare(request).map_err(|problems| troubles(problems).expect("who refuses says why"))
     });
     match (mistyped, submission) {
@@ -31,14 +36,14 @@ pub fn client_apps(plan: &Submission) -> ClientApps {
     }
 }
 
-fn source(name: &str, app_server: bool) -> Result<Source, Trouble> {
+fn source(name: &str, server_app: ServerAppChoice<'_>) -> Result<Source, Trouble> {
     let source = match name.strip_prefix(NATIVE) {
-        Some(_) if app_server => {
+        Some(_) if matches!(server_app, ServerAppChoice::Own) => {
             let what = "--app-server: an app of this program has no ServerApp of its own";
             return Err(Trouble::usage(what, "leave it out, or name the directory of a Flower app"));
         }
         Some(name) => Source::built_in(name),
-        None => Source::directory(Path::new(name), app_server),
+        None => Source::directory(Path::new(name), server_app),
     };
     source.map_err(trouble)
 }

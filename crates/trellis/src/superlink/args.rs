@@ -278,6 +278,13 @@ pub struct ConnectionArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
+    /// ServerApps that this SuperLink runs at once; further runs stay pending, the oldest is next [default: 4 for each
+    /// core, and one for each 512MiB of memory at most]
+    ///
+    /// `trellis runs` shows the position of a run in the queue.
+    #[arg(long, value_name = "N")]
+    pub max_serverapps: Option<String>,
+
     /// Largest single message accepted, model objects excepted [default: 512MiB]
     #[arg(long, value_name = "SIZE")]
     pub max_message_size: Option<String>,

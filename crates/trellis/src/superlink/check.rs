@@ -23,6 +23,8 @@ use crate::settings::{self, Problem, RawArgs, Surroundings};
 /// Names that mean a state kept in memory only: SQLite's, and Flower's.
 const IN_MEMORY: [&str; 2] = [":memory:", ":flwr-in-memory:"];
 const MIB: u64 = 1 << 20;
+/// Nobody has a machine for more.
+const MAX_SERVERAPPS: u32 = 10_000;
 /// Below it not even the messages around a model would pass.
 const SMALLEST_MESSAGE: u64 = MIB;
 /// Clients of gRPC cannot send more at once.
@@ -139,6 +141,10 @@ impl Checker<'_> {
     fn limits(&mut self) -> Limits {
         let args = &self.raw.args.limits;
         let mut limits = Limits::default();
+        if args.max_serverapps.is_some() {
+            let count = self.count("max-serverapps", args.max_serverapps.as_deref(), 1, MAX_SERVERAPPS);
+            limits.server_apps = usize::try_from(count).ok();
+        }
         let message = args.max_message_size.as_deref();
         if let Some(bytes) = self.size("max-message-size", message, SMALLEST_MESSAGE, LARGEST_MESSAGE) {
             limits.message_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -59,7 +59,7 @@ fn security(Checked { config, insecure_network_allowed, .. }: &Checked) -> Vec<R
 
 fn state_and_apps(Checked { config, run_defaults, .. }: &Checked) -> Vec<Row> {
     let (state_dir, database) = match &config.state {
-        StateLocation::Ephemeral => (None, text(":memory:")),
+        StateLocation::Ephemeral | StateLocation::Temporary { .. } => (None, text(":memory:")),
         StateLocation::Directory { directory, database } => (path(directory), database.as_deref().and_then(path)),
     };
     let isolation = match config.isolation {
@@ -93,6 +93,7 @@ fn connections_and_limits(Checked { config, .. }: &Checked) -> Vec<Row> {
         ("keepalive-interval", time(config.keepalive.interval)),
         ("keepalive-timeout", time(config.keepalive.timeout)),
         ("idle-timeout", time(config.keepalive.idle)),
+        ("max-serverapps", config.limits.server_apps.and_then(|count| Some(i64::try_from(count).ok()?.into()))),
         ("max-message-size", bytes(config.limits.message_bytes as u64)),
         ("max-object-size", bytes(config.limits.object_bytes)),
         ("object-cache-size", bytes(config.limits.object_cache_bytes)),

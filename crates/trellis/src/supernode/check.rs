@@ -105,6 +105,7 @@ pub fn check(raw: &RawArgs<SupernodeArgs>, zero: Zero, machine: &Machine<'_>) ->
         keepalive,
         retry,
         state_dir,
+        temporary: None,
         key,
         name,
         node_config,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toml::Value;
 use trellis_client::Security;
-use trellis_node::config::{AppMode, Backoff, Gpus, TransportChoice, WhenMissing};
+use trellis_node::config::{AppMode, Backoff, Gpus, Spare, TransportChoice, WhenMissing};
 
 use super::check::Checked;
 use crate::address::{Address, Host};
@@ -123,7 +123,7 @@ fn warm(Checked { config, .. }: &Checked) -> Vec<Row> {
         ("app-idle-timeout", time(warm.idle)),
         ("app-recycle-memory", warm.recycle_bytes.and_then(bytes)),
         ("max-idle-apps", Some((warm.max_idle as i64).into())),
-        ("app-spare", text(if warm.spare { "on" } else { "off" })),
+        ("app-spare", text(if warm.spare == Spare::None { "off" } else { "on" })),
     ]
 }
 

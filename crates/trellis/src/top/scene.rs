@@ -36,6 +36,7 @@ pub fn node(name: &str, phase: &str, busy: Option<bool>, why: Option<&str>) -> N
         updated: true,
         busy,
         draining: false,
+        drained: false,
         version: Some("1.42.0".to_owned()),
         since_ms: None,
     }
@@ -51,6 +52,9 @@ pub fn run(federation: &str, id: &str, state: RunState, round: u64) -> Run {
         outcome: (state == RunState::Finished).then(|| "completed".to_owned()),
         details: String::new(),
         native: true,
+        account: String::new(),
+        started_by: None,
+        config: BTreeMap::new(),
         submitted_at: 1_763_197_200.0,
         started_at: None,
         finished_at: None,

@@ -13,8 +13,8 @@ use toml::{Table, Value};
 
 use super::archive::Archive;
 use super::{
-    BadFab, CONFIG, Config, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, bad, config, contents, find, metadata,
-    pyproject, text,
+    BadFab, CONFIG, Config, FabMetadata, NATIVE_SERVER_APP, PYPROJECT, SIGNATURES_FILE, bad, config, contents, find,
+    metadata, pyproject, text,
 };
 use crate::proto;
 
@@ -97,6 +97,25 @@ impl App {
     pub fn set_server_app(&mut self, reference: &str) {
         let components = table_at(&mut self.project, COMPONENTS).expect("it was checked when the app was read");
         components.insert("serverapp".to_owned(), reference.into());
+    }
+
+    /// Whether the app has a file of signatures.
+    pub fn is_signed(&self) -> bool {
+        match &self.files {
+            Files::Unpacked(files) => files.contains_key(SIGNATURES_FILE),
+            Files::Packed(fab) => zip::ZipArchive::new(Cursor::new(fab))
+                .is_ok_and(|archive| archive.index_for_name(SIGNATURES_FILE).is_some()),
+        }
+    }
+
+    /// The app that signatures cover.
+    pub fn without_signatures(self) -> Result<App, BadFab> {
+        let mut files = match self.files {
+            Files::Unpacked(files) => files,
+            Files::Packed(fab) => unpack(&fab)?,
+        };
+        files.remove(SIGNATURES_FILE);
+        Ok(App { project: self.project, files: Files::Unpacked(files) })
     }
 
     pub fn trains_natively(&self) -> bool {

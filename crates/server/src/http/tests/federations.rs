@@ -46,6 +46,30 @@ async fn a_document_is_kept_changed_and_taken_away() {
 }
 
 #[tokio::test]
+async fn a_node_is_drained_in_the_document() {
+    let desk = Desk::new().await;
+    desk.put(Method::PUT, "/federations/lab", YAML, document("lab", 2)).await;
+    let change = async |node: &str, drained: bool| {
+        let path = format!("/federations/lab/nodes/{node}");
+        desk.put(Method::PUT, &path, "application/json", format!("{{\"drained\": {drained}}}")).await
+    };
+    let mut told = change("nodes-1", true).await;
+    while told.status == StatusCode::NOT_FOUND {
+        tokio::task::yield_now().await;
+        told = change("nodes-1", true).await;
+    }
+    assert_eq!(told.status, StatusCode::OK, "{:?}", told.body);
+    assert!(told.json()["document"].as_str().unwrap().contains("drained:\n    - 1\n"), "{}", told.json()["document"]);
+    let told = change("nodes-1", false).await;
+    assert!(!told.json()["document"].as_str().unwrap().contains("drained"));
+    assert_eq!(change("nodes-7", true).await.word(), "not-found");
+    assert_eq!(change("coordinator", true).await.word(), "not-found");
+    let flower = document("lab", 2) + "  runtime: flower:1.39.0\n";
+    assert_eq!(desk.put(Method::PUT, "/federations/lab", YAML, flower).await.status, StatusCode::OK);
+    assert_eq!(change("nodes-1", true).await.word(), "invalid", "Flower's own SuperNodes cannot be told");
+}
+
+#[tokio::test]
 async fn whoever_read_an_old_revision_changes_nothing() {
     let desk = Desk::new().await;
     let nothing = put_if(&desk, "If-Match", "*", document("lab", 1)).await;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use trellis_node::config::{AppMode, Apps, WarmSettings};
+use trellis_node::config::{AppMode, Apps, Spare, WarmSettings};
 use trellis_sandbox::Network;
 
 use super::{AppSettings, Checker, MIB, Machine};
@@ -93,7 +93,11 @@ impl Checker<'_> {
             idle: self.duration("app-idle-timeout", args.app_idle_timeout.as_deref(), LONGEST_IDLE).unwrap_or(IDLE),
             recycle_bytes: self.size("app-recycle-memory", recycle, SMALLEST_RECYCLE_BYTES, u64::MAX),
             max_idle: self.count("max-idle-apps", args.max_idle_apps.as_deref(), MAX_IDLE, MOST_CONCURRENT) as usize,
-            spare: self.choice("app-spare", args.app_spare.as_deref(), &[("on", true), ("off", false)]),
+            spare: self.choice(
+                "app-spare",
+                args.app_spare.as_deref(),
+                &[("on", Spare::EveryRun), ("off", Spare::None)],
+            ),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use trellis_client::{Security, Trust};
 use trellis_node::config::{
-    AppMode, Backoff, Gpus, Keepalive, Resources, Retry, TransportChoice, WarmSettings, WhenMissing,
+    AppMode, Backoff, Gpus, Keepalive, Resources, Retry, Spare, TransportChoice, WarmSettings, WhenMissing,
 };
 use trellis_sandbox::{DataPath, Mode, Network};
 use trellis_wire::proto::scalar::Scalar;
@@ -262,7 +262,8 @@ fn defaults() {
     assert_eq!(config.retry, Retry { max_retries: None, max_wait: None, backoff });
     assert_eq!(config.state_dir, Path::new("/home/ada/.local/state/trellis/supernode"));
     assert!(config.key.is_none() && config.node_config.is_empty() && config.trusted_entities.is_empty());
-    let warm = WarmSettings { idle: Duration::from_secs(600), recycle_bytes: None, max_idle: 2, spare: true };
+    let warm =
+        WarmSettings { idle: Duration::from_secs(600), recycle_bytes: None, max_idle: 2, spare: Spare::EveryRun };
     assert_eq!(config.apps.mode, AppMode::Warm(warm));
     assert_eq!((config.apps.max_concurrent, config.apps.timeout), (1, None));
     assert_eq!(config.apps.address.to_string(), "127.0.0.1:0");
@@ -370,10 +371,10 @@ fn who_carries_out_instructions() {
         settings: settings.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
     };
     for (line, expected) in [
-        ("--isolation subprocess --app-lifecycle warm", warm(600, None, 2, true)),
+        ("--isolation subprocess --app-lifecycle warm", warm(600, None, 2, Spare::EveryRun)),
         (
             "--app-idle-timeout 5s --app-recycle-memory 2GiB --max-idle-apps 1 --app-spare off",
-            warm(5, Some(2 << 30), 1, false),
+            warm(5, Some(2 << 30), 1, Spare::None),
         ),
         ("--app-lifecycle per-message", AppMode::PerMessage),
         ("--isolation process", AppMode::Process),

@@ -1,0 +1,103 @@
+//! `trellis app sign`: signs the app in a directory, for SuperNodes with `--trusted-entities`. Calls no SuperLink.
+
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use trellis_client::SigningKey;
+use trellis_client::node_key::NodeKeyError;
+use trellis_wire::fab::{App, BadFab, SIGNATURES_FILE, Signatures, VALID_LICENSE};
+
+use crate::remote::{Trouble, print, remark};
+
+const AFTER_HELP: &str = "\
+Example: only apps that ada signed run on a node
+  ssh-keygen -t ed25519 -N '' -f ada.key
+  trellis app sign ./my-app --key ada.key --name ada > trusted.yaml
+  flower-supernode --trusted-entities trusted.yaml ...      or: trellis supernode --trusted-entities trusted.yaml ...
+  flwr run ./my-app                                         or: trellis run ./my-app --superlink ...
+
+The signatures are app-signatures.toml in the app's directory. `flwr run` and `trellis run` deliver the file with the app,
+and the SuperLink (of Trellis) serves it to the nodes. Sign again after any change of the app.
+Exit codes: 0 signed; 1 it cannot be written; 2 refused arguments.
+";
+
+/// Sign an app, for SuperNodes with --trusted-entities
+///
+/// Signs the bundle of the app as `flwr build` packs it. Signatures of other names are kept. Prints the line for the file
+/// of --trusted-entities.
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct SignArgs {
+    /// The directory of the app
+    directory: PathBuf,
+    /// The private key: Ed25519, in the form of OpenSSH, without a password
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// The name of the key in the file of --trusted-entities
+    #[arg(long, value_name = "NAME")]
+    name: String,
+}
+
+pub fn run(args: &SignArgs) -> Result<ExitCode, Trouble> {
+    if args.name.is_empty() || args.name == VALID_LICENSE {
+        let what = format!("--name: {:?} cannot be the name of a signer", args.name);
+        return Err(Trouble::usage(what, "give the name that the file of --trusted-entities has for the key"));
+    }
+    let key = key(&args.key)?;
+    let app = App::read(&args.directory).map_err(unusable)?.without_signatures().map_err(unusable)?;
+    let fab = app.bundle().map_err(unusable)?.fab;
+    let path = args.directory.join(SIGNATURES_FILE);
+    let mut signatures = read(&path)?;
+    signatures.0.insert(args.name.clone(), key.sign(&fab.content));
+    write(&path, &signatures.to_text()).map_err(|error| {
+        let advice = "make the directory writable, or sign a copy of it";
+        Trouble::failed(format!("{} cannot be written: {error}", path.display()), Some(advice))
+    })?;
+    if !App::read(&args.directory).map_err(unusable)?.is_signed() {
+        let what = format!("the rules of the app leave {SIGNATURES_FILE} out of its bundle");
+        let advice = "see to .gitignore, and to fab-include and fab-exclude in [tool.flwr.app] of pyproject.toml";
+        return Err(Trouble::failed(what, Some(advice)));
+    }
+    remark(&format!("{} signed the bundle {}; the signature is in {}", args.name, fab.hash_str, path.display()));
+    // A JSON text is a YAML text, too.
+    print(&format!("{}: {:?}\n", serde_json::Value::from(args.name.as_str()), key.openssh()));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn key(path: &Path) -> Result<SigningKey, Trouble> {
+    let advice = "make one with `ssh-keygen -t ed25519 -N '' -f FILE`";
+    match SigningKey::read(path) {
+        Ok(Some(key)) => Ok(key),
+        Ok(None) => Err(Trouble::usage(format!("--key: there is no file {}", path.display()), advice)),
+        Err(error @ NodeKeyError::Exposed { .. }) => {
+            Err(Trouble::usage(format!("--key: {error}"), "give it mode 600 (chmod 600 FILE)"))
+        }
+        Err(error) => Err(Trouble::usage(format!("--key: {}", crate::remote::explain(&error)), advice)),
+    }
+}
+
+fn unusable(problem: BadFab) -> Trouble {
+    Trouble::usage(problem.to_string(), "name the directory of a Flower app, with its pyproject.toml")
+}
+
+/// The signatures that are there already.
+fn read(path: &Path) -> Result<Signatures, Trouble> {
+    let failed = |what: String| Trouble::failed(what, Some("delete the file, and sign the app again"));
+    match std::fs::read_to_string(path) {
+        Ok(text) => Signatures::parse(&text).map_err(|problem| failed(problem.to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Signatures::default()),
+        Err(error) => Err(failed(format!("{} cannot be read: {error}", path.display()))),
+    }
+}
+
+/// Replaces the file whole, readable as other files of the app.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+    file.persist(path)?;
+    Ok(())
+}
