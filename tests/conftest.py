@@ -90,12 +90,12 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 @pytest.fixture
 def small_disk_at(workspace: Workspace) -> Iterator[Callable[..., Path]]:
-    """Mounts a small file system, of a size if one is given, at a directory of the workspace that is not there yet."""
+    """Mounts a small file system, of a size if one is given, at a state directory that is not there yet."""
     with contextlib.ExitStack() as mounted:
 
         def mount(name: str, *size_bytes: int) -> Path:
             try:
-                return mounted.enter_context(small_disk(workspace.root / name, *size_bytes))
+                return mounted.enter_context(small_disk(workspace.states / name, *size_bytes))
             except CannotBeHad as why:
                 pytest.skip(str(why))
 

@@ -219,9 +219,10 @@ def test_other_users_of_the_machine_are_refused_on_every_port(server):
     assert stat.S_IMODE(server.platform.home.stat().st_mode) & 0o077 == 0
 
 
-def test_other_users_of_the_machine_cannot_join_as_nodes(server, tmp_path):
+def test_other_users_of_the_machine_cannot_join_as_nodes(server):
+    state = server.platform.workspace.states / "thief"
     connection = server.ask("admin", "GET", f"/federations/{FEDERATION}/connection")
-    argv = server.platform.argv("supernode", "--superlink", connection["http"], "--state-dir", str(tmp_path / "state"))
+    argv = server.platform.argv("supernode", "--superlink", connection["http"], "--state-dir", str(state))
     argv += ["--root-certificates", connection["root_certificates_path"], "--name", "thief", "--max-retries", "1"]
     thief = server.platform.workspace.start("thief", argv)
     assert thief.wait_exit(ANSWER_LIMIT_S) != 0 and "does not know this node" in thief.output(), thief.output()

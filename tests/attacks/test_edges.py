@@ -60,7 +60,7 @@ def test_a_join_secret_writes_no_file_outside_of_the_state_directory(workspace, 
 def test_an_honest_join_secret_still_works_and_a_look_at_it_leaves_nothing(workspace):
     file = workspace.root / "lab.json"
     file.write_text(secret({"address": "far:1", "node-0.toml": 'superlink = "far:1"\ninsecure = true\n'}))
-    state = workspace.root / "state"
+    state = workspace.states / "state"
 
     answer = call(workspace, "supernode", "--join", str(file), "--state-dir", str(state), "--print-config")
 
@@ -138,7 +138,7 @@ def readable_by_others(directory: Path) -> list[str]:
 
 
 def test_the_state_of_a_node_is_for_its_user_alone(workspace):
-    state = workspace.root / "new"
+    state = workspace.states / "new"
     with Service(workspace, "supernode", state):
         assert stat.S_IMODE(state.stat().st_mode) == 0o700
         data = [state / name for name in ("node.db", "node.db-wal", "node.db-shm", "lock", "node.key")]
@@ -148,7 +148,7 @@ def test_the_state_of_a_node_is_for_its_user_alone(workspace):
 
 @pytest.mark.parametrize("program", ["supernode", "superlink", "server"])
 def test_a_state_directory_of_an_earlier_release_is_closed_at_the_start(workspace, program):
-    state = workspace.root / "old"
+    state = workspace.states / "old"
     with Service(workspace, program, state):
         pass
     # Keys and tokens were private in earlier releases, too.
@@ -165,7 +165,7 @@ def test_a_state_directory_of_an_earlier_release_is_closed_at_the_start(workspac
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 @pytest.mark.parametrize("program", ["supernode", "superlink", "server"])
 def test_a_state_directory_of_another_user_is_refused(workspace, program):
-    state = workspace.root / "theirs"
+    state = workspace.states / "theirs"
     state.mkdir(mode=0o700)
     shutil.chown(state, STRANGER)
     words = {

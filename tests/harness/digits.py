@@ -1,5 +1,6 @@
 """A federation that learns digits, natively or with Flower's own strategies, from one and the same beginning."""
 
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,7 +52,10 @@ class Digits:
         enough = {"min_train_nodes": nodes, "min_evaluate_nodes": nodes, "min_available_nodes": nodes}
         settings = self._settings(rounds, **more)
         # Paths of a native run are relative to the SuperLink's directory of models.
-        settings["initial_model"] = Path(settings["initial_model"]).name
+        first = Path(settings["initial_model"])
+        models = fed.superlink.state_dir / "models"
+        models.mkdir(exist_ok=True)
+        settings["initial_model"] = shutil.copy(first, models / first.name).name
         for name, value in (settings | enough).items():
             flags += ("--set", f"{name.replace('_', '-')}={value}")
         return TrellisRun(fed.workspace, fed.cli.app, *flags, superlink=fed.superlink, release=fed.cli.release)
@@ -77,14 +81,13 @@ class Digits:
         }
 
     def _first_model(self, hidden_layers: int) -> Path:
-        path = self.federation.superlink.state_dir / "models" / f"first-{hidden_layers}.npz"
+        path = self.federation.workspace.root / f"first-{hidden_layers}.npz"
         if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            np.savez(path, **dict(zip(map(str, range(99)), _fresh(hidden_layers))))
+            np.savez(path, **dict(zip(map(str, range(99)), fresh(hidden_layers))))
         return path
 
 
-def _fresh(hidden_layers: int) -> list[np.ndarray]:
+def fresh(hidden_layers: int) -> list[np.ndarray]:
     sys.path.insert(0, str(APPS / "digits"))
     try:
         from digits import network

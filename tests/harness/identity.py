@@ -43,6 +43,11 @@ class IdentityWorkspace(Workspace):
 
     identity: str = ROOT
 
+    @property
+    def states(self) -> Path:
+        """The identity owns the root, and tests name the data of its apps."""
+        return self.root
+
     @classmethod
     def make(cls, identity: str) -> "IdentityWorkspace":
         if os.getuid() != 0:

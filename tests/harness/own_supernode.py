@@ -87,7 +87,7 @@ class OwnSupernode:
 
     @property
     def state_dir(self) -> Path:
-        return self.workspace.root / f"{self.name}-state"
+        return self.workspace.states / f"{self.name}-state"
 
     @property
     def process(self) -> Process:

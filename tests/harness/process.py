@@ -12,8 +12,9 @@ from pathlib import Path
 
 from harness.waiting import NotInTime, wait_for
 
-# Not one of the variables of Trellis: the local driver keeps those from the parts that it starts.
-MARK = "MARK_OF_TRELLIS_TEST"
+# The name of a locale variable: apps get listed variables only, whoever starts their SuperLink, and those are listed. Not one
+# of the variables of Trellis: the local driver keeps those from the parts that it starts.
+MARK = "LC_MARK_OF_TRELLIS_TEST"
 STOP_LIMIT_S = 15.0
 KILL_LIMIT_S = 10.0
 

@@ -59,7 +59,7 @@ class Superlink:
 
     @property
     def state_dir(self) -> Path:
-        return self._workspace.root / "superlink-state"
+        return self._workspace.states / "superlink-state"
 
     @property
     def http_address(self) -> str:

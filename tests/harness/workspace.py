@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,10 +33,20 @@ class Workspace:
 
     def __post_init__(self) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
+        self.states.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @property
     def logs(self) -> Path:
         return self.root / "logs"
+
+    @property
+    def states(self) -> Path:
+        """Parent of state directories. It is not below `root`, where apps may write."""
+        return self._beside / self.root.name
+
+    @property
+    def _beside(self) -> Path:
+        return Path(tempfile.gettempdir()) / f"trellis-states-{self.mark[:12]}"
 
     def home(self, of: str = "") -> Path:
         """A FLWR_HOME: that of the SuperLink, or of another part, which would be on another machine."""
@@ -54,9 +65,8 @@ class Workspace:
             # Wide, so that tables of the command line are not wrapped and compare as text.
             "COLUMNS": "200",
             MARK: self.mark,
-            # Apps of tests write their results to workspaces, also to one beside that of their SuperLink; the harness finds
-            # their processes by the mark; some learn from our digits.
-            "TRELLIS_APP_ENV": MARK,
+            # Apps of tests write their results to workspaces, also to one beside that of their SuperLink; some learn from
+            # our digits.
             "TRELLIS_APP_DATA": f"{self.root.parent}:rw,{DIGITS}",
         }
         return kept | extra
@@ -76,3 +86,4 @@ class Workspace:
         kill_marked(self.mark)
         for process in self.processes:
             process.reap()
+        shutil.rmtree(self._beside, ignore_errors=True)
