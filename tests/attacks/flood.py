@@ -1,7 +1,7 @@
 """An unauthenticated attacker: `flood.py ADDRESS CA SECONDS CONNECTIONS` keeps this many connections busy with
 requests that try to exhaust memory, permits or time of the server. Prints the number of attempts.
 
-A separate process, so that its CPU use does not distort the measured latency of the honest caller.
+A separate process, which the test confines to a core of its own.
 """
 
 import asyncio
@@ -109,5 +109,4 @@ async def main(address: str, ca: str, seconds: str, connections: str) -> None:
 
 
 if __name__ == "__main__":
-    os.nice(10)
     asyncio.run(main(*sys.argv[1:]))

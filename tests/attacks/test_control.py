@@ -19,9 +19,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from harness.credentials import make_tls
 from harness.federation import APPS
 from harness.platform import Platform
 from harness.release import flower
+from harness.waiting import wait_for
 from harness.workspace import Workspace, trellis_binary
 from provision import CannotBeHad
 
@@ -228,6 +230,23 @@ def test_other_users_of_the_machine_cannot_join_as_nodes(server):
     assert thief.wait_exit(ANSWER_LIMIT_S) != 0 and "does not know this node" in thief.output(), thief.output()
     nodes = server.ask("admin", "GET", f"/federations/{FEDERATION}/nodes")["items"]
     assert [node["name"] for node in nodes] == ["nodes-0"], nodes
+
+
+def test_browsers_must_use_tls_from_then_on(workspace):
+    tls, platform = make_tls(workspace.root / "tls"), Platform(workspace)
+    files = ("--certificate", str(tls.cert), "--key", str(tls.key), "--trust", str(tls.ca))
+    workspace.start("server", platform.argv("server", "--listen", "127.0.0.1:0", *files), platform.env())
+    serving = platform.home / "server.json"
+    wait_for("the server to serve", serving.exists, ANSWER_LIMIT_S)
+    url, context = json.loads(serving.read_text())["url"], ssl.create_default_context(cafile=str(tls.ca))
+    assert url.startswith("https://")
+    for path in ("/", "/api/v1/me", "/api/v1/openapi.json", "/api/v1/nothing", "/metrics"):
+        try:
+            answer = urllib.request.urlopen(url + path, timeout=ANSWER_LIMIT_S, context=context)
+        except urllib.error.HTTPError as refused:
+            answer = refused
+        with answer:
+            assert answer.headers.get("strict-transport-security", "").startswith("max-age="), path
 
 
 class Owner:

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,10 +53,14 @@ class Scene:
     def processes(self) -> list[int]:
         return [self.node.process.pid, self.federation.superlink.process.pid]
 
+    @property
+    def attempts(self) -> list[str]:
+        files = [*secrets(self), *of_other_runs(self), *outside(self)]
+        return [*files, *processes(self), *RIGHTS, *others(self)]
+
     def play(self) -> "Scene":
         """Runs all attempts in both apps, in one run."""
-        files = [*secrets(self), *of_other_runs(self), *outside(self)]
-        script = " ".join([*files, *processes(self), *RIGHTS, *others(self)])
+        script = " ".join(self.attempts)
         self.outcomes = outcomes(self.federation, submit(self.federation, script, script))
         return self
 
@@ -89,7 +94,7 @@ def outside(scene: Scene) -> list[str]:
 
 
 def processes(scene: Scene) -> list[str]:
-    acts = ("read:/proc/{}/environ", "read:/proc/{}/fd/1", "read:/proc/{}/mem", "trace:{}", "signal:{}")
+    acts = ("read:/proc/{}/environ", "read:/proc/{}/fd/1", "memory:{}", "trace:{}", "signal:{}")
     return [act.format(pid) for act in acts for pid in scene.processes]
 
 
@@ -113,7 +118,9 @@ def submit(federation: Federation, client: str, server: str) -> int:
 def outcomes(federation: Federation, run_id: int) -> dict[str, dict[str, str]]:
     state = federation.wait_finished(run_id)
     assert state.status == "finished:completed", state
-    return json.loads((federation.superlink.state_dir / "apps" / str(run_id) / "work" / "outcomes.json").read_text())
+    # Without a sandbox a ServerApp works where its SuperLink does.
+    work = federation.superlink.state_dir / "apps" / str(run_id) / "work"
+    return json.loads(((work if work.exists() else federation.workspace.root) / "outcomes.json").read_text())
 
 
 def cases() -> Iterator[object]:
@@ -126,7 +133,12 @@ def cases() -> Iterator[object]:
 
 @pytest.fixture(scope="module", params=list(cases()))
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
-    identity, version, lifecycle = request.param
+    with staged(request.config, *request.param, mode="required") as scene:
+        yield scene.play()
+
+
+@contextmanager
+def staged(config: pytest.Config, identity: str, version: str, lifecycle: str, mode: str) -> Iterator[Scene]:
     try:
         workspace = IdentityWorkspace.make(identity)
     except CannotBeHad as why:
@@ -140,15 +152,14 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
                 os.chown(directory, USER_ID, USER_ID)
                 os.chown(directory / "file", USER_ID, USER_ID)
         os.environ |= {SECRET: "secret", NAMED: "setting"}
-        flags = ("--sandbox", "required", "--app-data", str(workspace.root / "data"))
-        named = ("--app-env", f"{NAMED},MARK_OF_TRELLIS_TEST")
-        node = OwnNode(python=version, lifecycle=lifecycle, flags=(*flags, *named, "--app-network", "none"))
+        flags = ("--sandbox", mode, "--app-data", str(workspace.root / "data"), "--app-env", NAMED)
+        node = OwnNode(python=version, lifecycle=lifecycle, flags=(*flags, "--app-network", "none"))
         wanted = {"app": "intruder", "nodes": 1, "fleet": (node,), "cli": version, "runtime": version}
-        federation = make_federation(workspace, request.config, **wanted, link_flags=(*flags, *named)).start()
+        federation = make_federation(workspace, config, **wanted, link_flags=flags).start()
         earlier = submit(federation, "honest", "honest")
         assert outcomes(federation, earlier) == {"client": {"honest": "done"}, "server": {"honest": "done"}}
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            yield Scene(federation, identity, earlier, listener.getsockname()[1]).play()
+            yield Scene(federation, identity, earlier, listener.getsockname()[1])
     finally:
         del os.environ[SECRET], os.environ[NAMED]
         workspace.close()
@@ -219,3 +230,23 @@ def test_apps_leave_nothing_on_the_node(scene):
     assert list(scratch.glob("worker-*")) == []
     scene.node.start().wait_connected()
     assert list(scratch.glob("run-*")) == []
+
+
+def test_without_the_sandbox_the_same_attempts_succeed(pytestconfig):
+    """The attempts are real: only the sandbox makes them fail."""
+    with staged(pytestconfig, ROOT, OLDEST, PER_MESSAGE, mode="off") as scene:
+        for directory in (scene.link_state / "apps" / str(scene.earlier_run) / "work", scene.node.state_dir / "scratch"):
+            directory.mkdir(parents=True)
+            (directory / "outcomes.json").write_text("{}")
+        # These end the federation, or stop it until they are over.
+        fatal = [word for word in scene.attempts if word.startswith("trace:")]
+        fatal += [word for word in secrets(scene) if word.startswith(("empty:", "remove:"))]
+        expected = {word: "done" for word in scene.attempts if word not in fatal}
+        expected |= {"user": "done 0", "status:NoNewPrivs": "done 0", "status:Seccomp": "done 0"}
+        for unlike in ("status:CapEff", "status:CapPrm", "unshare", "variable:TRELLIS_SANDBOX_POLICY"):
+            del expected[unlike]
+        for app in ("client", "server"):
+            (scene.root / "elsewhere" / "file").write_text("content")
+            scripts = {"client": "honest", "server": "honest"} | {app: " ".join(expected)}
+            assert outcomes(scene.federation, submit(scene.federation, **scripts))[app] == expected
+        Path("/tmp/intruder").unlink()

@@ -16,7 +16,8 @@ pub struct PodPolicy {
     pub service_accounts: Vec<String>,
 }
 
-/// Allowed volume types: none of them gives access to the files of the machine.
+/// Allowed volume types: none of them gives access to the files of the machine. `nfs` is one of them, as in the Pod Security
+/// profile `baseline`: without it, authors would need `allow_privileged` for their data. See docs/security.md.
 const VOLUMES: [&str; 10] = [
     "configMap",
     "csi",

@@ -37,6 +37,15 @@ def read(path: str) -> str:
     return ""
 
 
+def memory(pid: str) -> str:
+    """Read a byte of the memory of a process."""
+    start = int(Path(f"/proc/{pid}/maps").read_text().partition("-")[0], 16)
+    with open(f"/proc/{pid}/mem", "rb") as file:
+        file.seek(start)
+        file.read(1)
+    return ""
+
+
 def names(path: str) -> str:
     os.listdir(path)
     return ""
@@ -108,8 +117,6 @@ def status(name: str) -> str:
     return next(line.split()[1] for line in lines if line.startswith(f"{name}:"))
 
 
-
-
 def honest(_: str) -> str:
     """What apps do all the time."""
     Path("results").write_text("x")
@@ -131,6 +138,7 @@ def _checked(result: int) -> str:
 
 ATTEMPTS: dict[str, Callable[[str], str]] = {
     "read": read,
+    "memory": memory,
     "list": names,
     "write": write,
     "empty": empty,
