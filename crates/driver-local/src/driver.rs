@@ -313,7 +313,7 @@ impl LocalDriver {
 
 impl Driver for LocalDriver {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { drain: true, limits: has_cgroups(), gpu: true, images: false }
+        capabilities()
     }
 
     fn observe<'a>(&'a self, federation: &'a Name, site: &'a Name) -> Call<'a, Observation> {
@@ -340,6 +340,11 @@ fn take(lock: &File) -> bool {
 }
 
 /// Whether the kernel can hold processes to limits. Nodes find out whether they may use it.
+/// What the driver can do on this machine.
+pub fn capabilities() -> Capabilities {
+    Capabilities { drain: true, limits: has_cgroups(), gpu: true, images: false }
+}
+
 fn has_cgroups() -> bool {
     std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }

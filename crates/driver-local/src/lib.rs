@@ -26,5 +26,5 @@ mod sight;
 mod tls;
 mod world;
 
-pub use driver::{LocalDriver, LocalSettings, OpenError};
+pub use driver::{LocalDriver, LocalSettings, OpenError, capabilities};
 pub use mark::STARTED;

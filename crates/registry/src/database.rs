@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::RegistryError;
@@ -17,6 +18,8 @@ const MIGRATIONS: &[&str] =
 const BUSY: Duration = Duration::from_secs(5);
 /// Pages of 4 KiB that are kept in memory; a registry is small.
 const CACHE_PAGES: i64 = 128;
+/// Between attempts to copy a file that another process changes.
+const COPY_BACKOFF: Duration = Duration::from_millis(50);
 
 pub struct Database(Mutex<Connection>);
 
@@ -33,6 +36,19 @@ impl Database {
         durable(&connection, true)?;
         migrate(&mut connection, path)?;
         Ok(Database(Mutex::new(connection)))
+    }
+
+    /// Copies the database into memory; without a path, or without a file there, it is empty. Leaves no file behind.
+    pub fn copy(path: Option<&Path>) -> Result<Database, RegistryError> {
+        let mut copy = Connection::open_in_memory()?;
+        if let Some(path) = path.filter(|path| path.exists()) {
+            // Opened for writing, because only then SQLite removes the files of its log when it closes the database.
+            let original = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            original.busy_timeout(BUSY)?;
+            Backup::new(&original, &mut copy)?.run_to_completion(i32::MAX, COPY_BACKOFF, None)?;
+        }
+        migrate(&mut copy, path.unwrap_or(Path::new("")))?;
+        Ok(Database(Mutex::new(copy)))
     }
 
     /// Does something with the connection, away from the threads that serve.

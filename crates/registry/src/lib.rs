@@ -39,6 +39,12 @@ impl Registry {
         Ok(Registry { database: Arc::new(Database::open(&directory.join(FILE))?) })
     }
 
+    /// A copy in memory of the registry in a directory, empty if there is none. Changes do not reach the directory.
+    pub fn copy(directory: Option<&Path>) -> Result<Registry, RegistryError> {
+        let path = directory.map(|directory| directory.join(FILE));
+        Ok(Registry { database: Arc::new(Database::copy(path.as_deref())?) })
+    }
+
     /// All federations, by name, also those that are leaving. One that cannot be read is told in the log and left out.
     pub async fn federations(&self) -> Result<Vec<Entry>, RegistryError> {
         self.database.with(federation::all).await

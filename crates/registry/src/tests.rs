@@ -46,6 +46,24 @@ async fn the_store_keeps_the_promises_of_the_port() {
 }
 
 #[tokio::test]
+async fn a_copy_has_all_and_leaves_nothing() {
+    let empty = Registry::copy(None).unwrap();
+    assert!(empty.federations().await.unwrap().is_empty());
+    let (directory, registry) = open().await;
+    let files = || std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).count();
+    registry.put(&federation("fed", 2), None, 1).await.unwrap();
+    // The original is still open, so that its log has what the file has not.
+    let copy = Registry::copy(Some(directory.path())).unwrap();
+    assert_eq!(copy.federations().await.unwrap(), registry.federations().await.unwrap());
+    copy.put(&federation("fed", 3), None, 2).await.unwrap();
+    assert_eq!(registry.federation(&name("fed")).await.unwrap().unwrap().revision, 1, "the original stays");
+    drop(registry);
+    let before = files();
+    Registry::copy(Some(directory.path())).unwrap();
+    assert_eq!(files(), before);
+}
+
+#[tokio::test]
 async fn a_document_has_revisions() {
     let (directory, registry) = open().await;
     let (first, second) = (federation("fed", 2), federation("fed", 3));

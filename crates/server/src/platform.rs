@@ -29,7 +29,7 @@ mod view;
 mod watcher;
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
@@ -150,6 +150,16 @@ impl Platform {
             shared.attend(&name);
         }
         Ok(Arc::new(Platform { shared }))
+    }
+
+    /// Plans documents without a server: reads what a server left in `directory`, observes no site and writes nothing.
+    pub async fn for_plans(directory: Option<&Path>) -> Result<Platform, StartError> {
+        let failed = |source| StartError::Registry { directory: directory.unwrap_or(Path::new("")).to_owned(), source };
+        let registry = Registry::copy(directory).map_err(failed)?;
+        let entries = registry.federations().await.map_err(failed)?;
+        let shared = Shared::new(registry, Sites::closed(), Arc::default(), String::new());
+        entries.into_iter().for_each(|entry| shared.views.put(entry));
+        Ok(Platform { shared })
     }
 
     /// Lets controllers go. What they made goes on.

@@ -4,13 +4,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use trellis_api::{CallError, Client, Expected, PlanReport};
+use trellis_api::{CallError, Client, Expected, PlanReport, Role};
+use trellis_server::Platform;
 use trellis_spec::{Federation, to_yaml};
 
 use crate::documents::{self, DocumentArgs};
 use crate::down;
+use crate::home::Home;
 use crate::progress::Progress;
-use crate::remote::{self, Format, OutputArgs, ServerArgs, Trouble, clean, entry, print, remark};
+use crate::remote::{self, Format, OutputArgs, ServerArgs, Trouble, clean, entry, explain, print, remark};
 use crate::settle::{until_gone, until_ready};
 use crate::up::server;
 
@@ -20,8 +22,9 @@ Examples:
   trellis plan -f federations/ -o json
   trellis plan -f federation.yaml --templates        and what would be sent to each site
 
-Nothing is changed. Exit codes: 0; 1 the server refuses, or there is none; 2 something is wrong with the
-documents: every problem is told, with line and column.
+Nothing is changed. Without a server the plan is made in this process: no site is observed, and nothing is
+written. Exit codes: 0; 1 refused; 2 something is wrong with the documents: every problem is told, with line
+and column.
 ";
 
 /// Show what `trellis apply` would do with documents, and why not more
@@ -114,7 +117,7 @@ pub struct DeleteArgs {
 pub fn run_plan(args: &PlanArgs) -> ExitCode {
     remote::run("trellis plan", async {
         let federations = documents::read(&args.documents.files)?;
-        plan(&args.server.client()?, &federations, args.output.format, args.templates).await
+        plan(&args.server, &federations, args.output.format, args.templates).await
     })
 }
 
@@ -126,10 +129,24 @@ pub fn run_delete(args: &DeleteArgs) -> ExitCode {
     remote::run("trellis delete", delete(args))
 }
 
-async fn plan(client: &Client, federations: &[Federation], format: Format, templates: bool) -> Result<(), Trouble> {
+async fn plan(server: &ServerArgs, federations: &[Federation], format: Format, templates: bool) -> Result<(), Trouble> {
+    let found = server.find()?;
     let mut reports = Vec::new();
-    for federation in federations {
-        reports.push(client.dry_run(federation.name.as_str(), &to_yaml(federation)).await?);
+    match found {
+        Some(found) => {
+            for federation in federations {
+                reports.push(found.client.dry_run(federation.name.as_str(), &to_yaml(federation)).await?);
+            }
+        }
+        None => {
+            let home = Home::find(None);
+            let platform = Platform::for_plans(home.as_ref().map(Home::directory)).await;
+            let platform = platform.map_err(|error| Trouble::failed(explain(&error), None))?;
+            for federation in federations {
+                let name = federation.name.as_str();
+                reports.push(platform.plan(&to_yaml(federation), name, Role::Admin).await?);
+            }
+        }
     }
     match format {
         Format::Table => reports.iter().for_each(|report| show_plan(report, templates)),
@@ -168,7 +185,7 @@ struct Taken<'a> {
 async fn apply(args: &ApplyArgs) -> Result<(), Trouble> {
     let federations = documents::read(&args.documents.files)?;
     if args.dry_run {
-        return plan(&args.server.client()?, &federations, args.output.format, false).await;
+        return plan(&args.server, &federations, args.output.format, false).await;
     }
     let found = server(&args.server).await?;
     let client = &found.client;

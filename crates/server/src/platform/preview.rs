@@ -1,5 +1,5 @@
 //! The driver of a site in a preview. It calls another machine only if an administrator applied a document with the
-//! same connection. It creates no client, file or task.
+//! same connection. It creates no client, file or task. Without a server it observes nothing.
 //!
 //! Every caller with a token may send documents to be planned. A document selects the machine to call and the
 //! credentials to use. Credentials are therefore bound to the connections that administrators applied.
@@ -9,8 +9,10 @@ use std::sync::Arc;
 use trellis_plan::{Action, Call, Capabilities, Desired, Driver, Observation, Outcome, Rendering, Seen, Weight, Why};
 use trellis_spec::{self as spec, Federation, Name};
 
-const NOT_APPLIED: &str =
+pub const NOT_APPLIED: &str =
     "no applied document of this federation has this site with the same connection and credentials";
+
+pub const NO_SERVER: &str = "no server runs on this machine";
 
 /// The applied site of this name, if it has the same connection.
 pub fn applied_as<'a>(site: &spec::Site, applied: Option<&'a Federation>) -> Option<&'a spec::Site> {
@@ -39,34 +41,45 @@ pub fn not_observed(site: &Name) -> Why {
     Why { weight: Weight::Note, about: format!("site {site}"), text }
 }
 
+/// How a preview learns what is at a site.
+pub enum Observer {
+    /// From the driver of the applied site.
+    Driver(Arc<dyn Driver>),
+    /// Nothing was ever made there.
+    Empty,
+    /// The site may have parts of the federation, and is not observed for this reason.
+    Unknown(&'static str),
+}
+
 pub struct PreviewDriver {
-    /// The site in the planned document.
-    site: spec::Site,
-    /// The driver of the applied site; `None` if the site is not observed.
-    observer: Option<Arc<dyn Driver>>,
-    /// The site may have parts of the federation.
-    is_known: bool,
+    /// The driver in the planned document.
+    driver: spec::Driver,
+    observer: Observer,
 }
 
 impl PreviewDriver {
-    pub fn new(site: spec::Site, observer: Option<Arc<dyn Driver>>, is_known: bool) -> PreviewDriver {
-        PreviewDriver { site, observer, is_known }
+    pub fn new(driver: &spec::Driver, observer: Observer) -> Arc<PreviewDriver> {
+        Arc::new(PreviewDriver { driver: driver.clone(), observer })
     }
 }
 
 impl Driver for PreviewDriver {
     fn capabilities(&self) -> Capabilities {
-        self.observer.as_ref().map_or(Capabilities::ALL, |observer| observer.capabilities())
+        match (&self.observer, &self.driver) {
+            (Observer::Driver(observer), _) => observer.capabilities(),
+            (_, spec::Driver::Local { .. }) => trellis_driver_local::capabilities(),
+            (_, spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes(_)) => Capabilities::ALL,
+        }
     }
 
     fn observe<'a>(&'a self, federation: &'a Name, site: &'a Name) -> Call<'a, Observation> {
         match &self.observer {
-            Some(observer) => observer.observe(federation, site),
-            None if self.is_known => {
-                let why = format!("it is not observed for a preview: {NOT_APPLIED}");
+            Observer::Driver(observer) => observer.observe(federation, site),
+            Observer::Unknown(why) => {
+                let why = format!("it is not observed for a preview: {why}");
                 Box::pin(std::future::ready(Observation::Unreachable { why }))
             }
-            None => {
+            Observer::Empty => {
                 let nothing = Seen { complete: true, ..Seen::default() };
                 Box::pin(std::future::ready(Observation::Seen(nothing)))
             }
@@ -79,7 +92,7 @@ impl Driver for PreviewDriver {
     }
 
     fn preview(&self, federation: &Name, site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
-        match &self.site.driver {
+        match &self.driver {
             spec::Driver::Local { .. } => Vec::new(),
             spec::Driver::OpenNebula(one) => trellis_driver_one::preview(one, federation, site, wanted),
             spec::Driver::Kubernetes(kube) => trellis_driver_kube::preview(kube, federation, site, wanted),

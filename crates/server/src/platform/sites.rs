@@ -12,7 +12,7 @@ use trellis_driver_one::{HouseSettings, OneHouse};
 use trellis_plan::{Driver, ResourceId, Why};
 use trellis_spec::{self as spec, Federation, Name};
 
-use super::preview::{self, PreviewDriver};
+use super::preview::{self, NO_SERVER, NOT_APPLIED, Observer, PreviewDriver};
 use super::shared::Bells;
 use super::simulated::{SimulatedDriver, SimulatedSites};
 use super::{PlatformSettings, StartError};
@@ -42,9 +42,16 @@ pub type Remembered = BTreeMap<Name, Option<spec::Site>>;
 enum Kind {
     Real { local: Arc<LocalDriver>, one: Arc<OneHouse>, kube: Arc<KubeHouse> },
     Simulated(Arc<SimulatedDriver>),
+    /// No driver is open: sites can be planned, not observed.
+    Closed,
 }
 
 impl Sites {
+    /// Sites for plans without a server.
+    pub fn closed() -> Sites {
+        Sites { kind: Kind::Closed }
+    }
+
     /// `bells` are rung when a driver notices something by itself.
     pub fn open(settings: &PlatformSettings, bells: Arc<Bells>) -> Result<Sites, StartError> {
         let kind = match &settings.sites {
@@ -101,19 +108,24 @@ impl Sites {
         let mut drivers = self.drivers(None, remembered);
         let mut notes = Vec::new();
         for site in &federation.sites {
-            let driver: Arc<dyn Driver> = match (&self.kind, &site.driver) {
+            let (is_local, is_known) =
+                (matches!(site.driver, spec::Driver::Local { .. }), known.contains(&site.name));
+            let observer = match &self.kind {
                 // Both observe only processes that this server started.
-                (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
-                (Kind::Real { .. }, spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes(_)) => {
-                    let observer = preview::applied_as(site, applied).map(|applied| self.driver(applied));
-                    let is_known = known.contains(&site.name);
-                    if observer.is_none() && !is_known {
-                        notes.push(preview::not_observed(&site.name));
-                    }
-                    Arc::new(PreviewDriver::new(site.clone(), observer, is_known))
-                }
+                Kind::Simulated(_) => Observer::Driver(self.usual()),
+                Kind::Real { .. } if is_local => Observer::Driver(self.usual()),
+                Kind::Closed if is_known => Observer::Unknown(NO_SERVER),
+                Kind::Closed => Observer::Empty,
+                Kind::Real { .. } => match preview::applied_as(site, applied) {
+                    Some(applied) => Observer::Driver(self.driver(applied)),
+                    None if is_known => Observer::Unknown(NOT_APPLIED),
+                    None => Observer::Empty,
+                },
             };
-            drivers.insert(site.name.clone(), driver);
+            if matches!(observer, Observer::Empty) && !is_local {
+                notes.push(preview::not_observed(&site.name));
+            }
+            drivers.insert(site.name.clone(), PreviewDriver::new(&site.driver, observer));
         }
         (drivers, notes)
     }
@@ -124,6 +136,7 @@ impl Sites {
             (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
             (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Arc::new(one.site(&site.name, zone)),
             (Kind::Real { kube, .. }, spec::Driver::Kubernetes(place)) => Arc::new(kube.site(&site.name, place)),
+            (Kind::Closed, driver) => PreviewDriver::new(driver, Observer::Unknown(NO_SERVER)),
         }
     }
 
@@ -131,6 +144,10 @@ impl Sites {
         match &self.kind {
             Kind::Real { local, .. } => Arc::clone(local) as Arc<dyn Driver>,
             Kind::Simulated(driver) => Arc::clone(driver) as Arc<dyn Driver>,
+            Kind::Closed => {
+                let local = spec::Driver::Local { containers: spec::Containers::No };
+                PreviewDriver::new(&local, Observer::Unknown(NO_SERVER))
+            }
         }
     }
 
@@ -140,7 +157,7 @@ impl Sites {
             Kind::Real { one, .. } if one.keeps(&id.federation, &id.site) => None,
             Kind::Real { kube, .. } if kube.keeps(&id.federation, &id.site) => None,
             Kind::Real { local, .. } => Some(local.log_path(id)),
-            Kind::Simulated(_) => None,
+            Kind::Simulated(_) | Kind::Closed => None,
         }
     }
 
@@ -154,7 +171,7 @@ impl Sites {
                 Some(spec::Driver::Kubernetes(_)) => kube.trust_path(&federation.name),
                 Some(spec::Driver::Local { .. }) | None => local.trust_path(&federation.name),
             },
-            (Kind::Simulated(_), spec::Tls::Auto) => None,
+            (Kind::Simulated(_) | Kind::Closed, spec::Tls::Auto) => None,
         }
     }
 
@@ -166,7 +183,7 @@ impl Sites {
                 Some(spec::Driver::Kubernetes(_)) => kube.token_path(&federation.name),
                 Some(spec::Driver::Local { .. }) | None => local.token_path(&federation.name),
             },
-            Kind::Simulated(_) => None,
+            Kind::Simulated(_) | Kind::Closed => None,
         }
     }
 }

@@ -5,8 +5,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use trellis_api::{CallError, Client, FederationSummary, Problem};
+use trellis_api::{CallError, Client, Detail, FederationSummary, Problem};
 use trellis_client::{Patience, Security, Target, Token, Trust};
+use trellis_server::Refusal;
 
 use super::secret::token_from;
 use super::trouble::{Trouble, explain};
@@ -196,6 +197,23 @@ impl From<CallError> for Trouble {
     }
 }
 
+/// A plan without a server that was refused.
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Trouble {
+        let problems = if let Refusal::Invalid { problems, .. } = &refusal { problems.as_slice() } else { &[] };
+        each(problems).unwrap_or_else(|| Trouble::failed(refusal.to_string(), None))
+    }
+}
+
+fn each(problems: &[Detail]) -> Option<Trouble> {
+    let each = problems.iter().map(|detail| {
+        let what =
+            if detail.path.is_empty() { detail.what.clone() } else { format!("{}: {}", detail.path, detail.what) };
+        Trouble::failed(what, Some(detail.advice.as_str()).filter(|advice| !advice.is_empty()))
+    });
+    each.reduce(Trouble::and)
+}
+
 /// Everything that the server found wrong.
 fn refused(problem: &Problem, status: u16) -> Trouble {
     let said = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
@@ -204,15 +222,7 @@ fn refused(problem: &Problem, status: u16) -> Trouble {
         403 => Some("ask an admin of the server for a token with another role"),
         _ => None,
     };
-    let each = problem.problems.iter().map(|detail| {
-        let what =
-            if detail.path.is_empty() { detail.what.clone() } else { format!("{}: {}", detail.path, detail.what) };
-        Trouble::failed(what, Some(detail.advice.as_str()).filter(|advice| !advice.is_empty()))
-    });
-    match each.reduce(Trouble::and) {
-        Some(trouble) => trouble,
-        None => Trouble::failed(said.clone(), advice),
-    }
+    each(&problem.problems).unwrap_or_else(|| Trouble::failed(said.clone(), advice))
 }
 
 #[cfg(test)]

@@ -1,8 +1,17 @@
 //! What is wrong with documents is told before anything is started or sent.
 
-use crate::scene::Scene;
+use std::path::Path;
+
+use crate::scene::{Scene, eventually, terminate};
 
 const GOOD: &str = "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {name: digits}\nspec: {nodes: 1}\n";
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().expect("UTF-8")).collect();
+    names.sort();
+    names
+}
 
 #[test]
 fn problems_have_line_and_column_and_nothing_is_started() {
@@ -39,14 +48,13 @@ fn up_takes_one_federation() {
 fn without_a_server_it_is_said_what_to_do() {
     let scene = Scene::new();
     scene.write("good.yaml", GOOD);
-    let commands: [&[&str]; 8] = [
+    let commands: [&[&str]; 7] = [
         &["status"],
         &["runs"],
         &["logs"],
         &["stop", "1"],
         &["scale", "nodes=2"],
         &["delete", "digits"],
-        &["plan", "-f", "good.yaml"],
         &["nodes", "--federation", "digits"],
     ];
     for command in commands {
@@ -56,4 +64,42 @@ fn without_a_server_it_is_said_what_to_do() {
     assert_eq!(scene.good(&["down"]), "");
     let (code, told) = scene.bad(&["status", "--server", "example.org"]);
     assert!(code == 2 && told.contains("--server cannot be"), "{told}");
+}
+
+#[test]
+fn without_a_server_documents_are_planned_and_nothing_is_left() {
+    let scene = Scene::new();
+    scene.write("good.yaml", GOOD);
+    scene.write(
+        "cloud.yaml",
+        &GOOD.replace(
+            "{nodes: 1}",
+            "{sites: [{name: cloud, opennebula: {endpoint: 'https://one.example.org/RPC2', network: private}}], nodes: 2}",
+        ),
+    );
+    for command in [&["plan", "-f", "good.yaml"][..], &["apply", "-f", "good.yaml", "--dry-run"]] {
+        let plan = scene.good(command);
+        assert!(plan.contains("federation digits is new") && plan.contains("create coordinator"), "{plan}");
+        let plan = scene.json(command);
+        assert_eq!((&plan["exists"], &plan["actions"][0]["verb"]), (&false.into(), &"create".into()), "{plan}");
+    }
+    let plan = scene.good(&["plan", "-f", "cloud.yaml", "--templates"]);
+    assert!(plan.contains("site cloud: not observed") && plan.contains("template at cloud"), "{plan}");
+    assert_eq!(names(&scene.path(".")), ["cloud.yaml", "good.yaml"], "nothing else is in the home");
+    assert_eq!(scene.processes(None), Vec::<u32>::new());
+    let (code, told) = scene.bad(&["plan", "-f", "good.yaml", "--server", "http://127.0.0.1:1"]);
+    assert!(code == 2 && told.contains("no token"), "a server that is named is not replaced: {told}");
+}
+
+#[test]
+fn without_a_server_a_plan_knows_what_the_last_server_left() {
+    let scene = Scene::new();
+    scene.write("good.yaml", GOOD);
+    scene.good(&["apply", "-f", "good.yaml"]);
+    terminate(scene.process("keep"));
+    eventually("no server", || scene.processes(Some("server")).is_empty().then_some(()));
+    scene.write("good.yaml", &GOOD.replace("nodes: 1", "nodes: 2"));
+    let (before, plan) = (names(&scene.home()), scene.good(&["plan", "-f", "good.yaml"]));
+    assert!(plan.contains("its document changes") && plan.contains("not observed for a preview: no server runs"), "{plan}");
+    assert_eq!(names(&scene.home()), before, "the plan leaves no file");
 }
