@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ pub const FL_WAITS: [&str; 6] = [
     "health_check_timeout",
     JOIN_REFUSED,
 ];
-/// Code in [`FL_ERROR`] if the SuperLink rejects the node's join token; the text begins with the token's mark.
+/// Code in [`FL_ERROR`] if the SuperLink rejects the node's join token; the text begins with its [`token_mark`].
 pub const JOIN_REFUSED: &str = "join_refused";
 /// `YES` or `NO`.
 pub const FL_TLS: &str = "FL_TLS";
@@ -77,10 +78,11 @@ pub const TRELLIS_SHARDS: &str = "TRELLIS_SHARDS";
 /// Seconds since 1970 when the agent last said anything: an old one is a dead agent's.
 pub const TRELLIS_SEEN: &str = "TRELLIS_SEEN";
 
-/// FNV-1a hash that identifies a join token between driver and agent without revealing it.
-pub fn token_mark(token: &str) -> String {
-    let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    format!("{:016x}", token.bytes().fold(0xcbf2_9ce4_8422_2325, fold))
+/// Identifies the join token of a node between driver and agent: an HMAC of the node's name with the token as key. VMs
+/// of the same service can read it, so it depends on the node and reveals nothing about the token.
+pub fn token_mark(token: &str, node: &str) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes()), node.as_bytes());
+    tag.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What the driver tells the agent of a VM: who it is, and settings that beat those of the context.
@@ -110,6 +112,14 @@ impl Assignment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mark_of_a_token_differs_by_token_and_node() {
+        let mark = token_mark("secret", "cpu-0");
+        assert_eq!((mark.len(), mark.as_str()), (16, token_mark("secret", "cpu-0").as_str()));
+        assert_ne!(mark, token_mark("secret", "cpu-1"));
+        assert_ne!(mark, token_mark("other", "cpu-0"));
+    }
 
     #[test]
     fn an_assignment_survives_its_way_through_a_template() {

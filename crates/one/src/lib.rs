@@ -24,7 +24,7 @@ pub use object::{
     AddressRange, Datastore, Document, History, Host, Image, Nic, Owner, Pci, Quota, Told, User, VirtualNetwork, Vm,
     VmTemplate, Zone, parse, parse_pool,
 };
-pub use oned::{Oned, Recovery, Update, VmAction, VmFilter, judge};
+pub use oned::{Oned, Update, VmAction, VmFilter, judge};
 pub use session::{Session, SessionError, session_file};
 pub use state::{DatastoreKind, DatastoreState, HostState, ImageKind, ImageState, LcmState, NetworkState, VmState};
 pub use template::Template;

@@ -78,30 +78,6 @@ impl VmAction {
     }
 }
 
-/// How a VM that is stuck goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recovery {
-    Failure,
-    Success,
-    Retry,
-    Delete,
-    DeleteRecreate,
-    DeleteDb,
-}
-
-impl Recovery {
-    fn number(self) -> i32 {
-        match self {
-            Recovery::Failure => 0,
-            Recovery::Success => 1,
-            Recovery::Retry => 2,
-            Recovery::Delete => 3,
-            Recovery::DeleteRecreate => 4,
-            Recovery::DeleteDb => 5,
-        }
-    }
-}
-
 /// Which VMs are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VmFilter {
@@ -199,10 +175,6 @@ impl Oned {
     /// Changes what the VM is started with, as its CONTEXT.
     pub async fn vm_update_conf(&self, id: i32, template: &Template, update: Update) -> Result<(), Error> {
         self.done("one.vm.updateconf", vec![id.into(), wire(template)?, update.number().into()]).await
-    }
-
-    pub async fn vm_recover(&self, id: i32, recovery: Recovery) -> Result<(), Error> {
-        self.done("one.vm.recover", vec![id.into(), recovery.number().into()]).await
     }
 
     pub async fn vm_rename(&self, id: i32, name: &str) -> Result<(), Error> {

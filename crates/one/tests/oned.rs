@@ -5,8 +5,8 @@ mod server;
 use server::Server;
 use trellis_one::xmlrpc::{Value, decode_call};
 use trellis_one::{
-    Code, DatastoreKind, Endpoint, Error, HostState, ImageState, LcmState, NetworkState, Oned, Recovery, Session,
-    Template, Told, Update, Vm, VmAction, VmFilter, VmState, VmTemplate, explain, judge, parse, parse_pool,
+    Code, DatastoreKind, Endpoint, Error, HostState, ImageState, LcmState, NetworkState, Oned, Session, Template, Told,
+    Update, Vm, VmAction, VmFilter, VmState, VmTemplate, explain, judge, parse, parse_pool,
 };
 
 fn recorded(name: &str) -> String {
@@ -213,11 +213,6 @@ async fn requests_have_the_shape_of_recorded_ones() {
     let (method, mut kinds) = shape(&recorded("vmpool.infoextended.request"));
     kinds.pop();
     assert_eq!(shape(&server.asked().await.body), (method, kinds));
-
-    server.answer(200, recorded("vm.action-poweroff.response"));
-    one.vm_recover(0, Recovery::Retry).await.unwrap();
-    let call = decode_call(&server.asked().await.body).unwrap();
-    assert_eq!(call.parameters, ["oneadmin:onepass".into(), 0.into(), 2.into()]);
     assert_eq!(server.connections(), 1, "the connection was not kept");
 }
 

@@ -235,7 +235,7 @@ impl Agent {
                 self.joining.refused = None;
                 Ok(Some(path))
             }
-            Err(error) => match refused(token, &error) {
+            Err(error) => match refused(token, &self.name(), &error) {
                 Some(trouble) => {
                     let token = token.clone();
                     self.joining.refused = Some(RefusedToken { token, at: now, trouble: trouble.clone() });
@@ -299,9 +299,9 @@ fn fleet_address(endpoint: &str) -> Result<(String, u16), String> {
 
 /// The error if the SuperLink rejects the token, which no retry repairs. A controller reads the mark and issues a new
 /// token.
-fn refused(token: &str, error: &trellis_client::Error) -> Option<Trouble> {
+fn refused(token: &str, node: &str, error: &trellis_client::Error) -> Option<Trouble> {
     let trellis_client::Error::Refused { status: UNAUTHENTICATED | FORBIDDEN, detail, .. } = error else { return None };
-    let mark = keys::token_mark(token);
+    let mark = keys::token_mark(token, node);
     Some(Trouble::new(Code::JoinRefused, format!("{mark} the SuperLink does not take the join token: {detail}")))
 }
 
@@ -321,11 +321,11 @@ mod tests {
             let (endpoint, detail) = ("https://x".to_owned(), "The join token is not valid.".to_owned());
             trellis_client::Error::Refused { endpoint, call: "join", status, detail }
         };
-        let trouble = refused("secret", &error(401)).expect("it is the token");
+        let trouble = refused("secret", "cpu-0", &error(401)).expect("it is the token");
         let said = trouble.attribute();
-        assert!(said.starts_with(&format!("join_refused: {} ", keys::token_mark("secret"))), "{said}");
+        assert!(said.starts_with(&format!("join_refused: {} ", keys::token_mark("secret", "cpu-0"))), "{said}");
         assert!(!said.contains("secret"), "{said}");
-        assert!(refused("secret", &error(503)).is_none());
+        assert!(refused("secret", "cpu-0", &error(503)).is_none());
     }
 
     #[test]

@@ -71,7 +71,8 @@ fn followed(record: &Record, view: &View) -> Record {
         *machine = false;
     }
     let refused = record.vm.and_then(|id| view.vm(id)).and_then(VmSeen::refused_token);
-    if refused.is_some() && record.join_token.as_deref().map(token_mark) == refused {
+    let mark = |token: &str| token_mark(token, &record.id.part.name());
+    if refused.is_some() && record.join_token.as_deref().map(mark) == refused {
         // A SuperLink that lost its state rejects all earlier tokens: the node needs a new one.
         record.join_token = None;
     }

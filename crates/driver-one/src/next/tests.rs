@@ -394,7 +394,8 @@ fn a_token_that_the_superlink_does_not_know_is_replaced_once() {
     let id = testing::id(NODES[0]);
     let vm = world.vm_of(NODES[0]).expect("it has a VM");
     world.records.get_mut(&id).expect("it is there").join_token = Some("used".to_owned());
-    let error = format!("join_refused: {} The join token is not valid.", trellis_one::keys::token_mark("used"));
+    let mark = trellis_one::keys::token_mark("used", &id.part.name());
+    let error = format!("join_refused: {mark} The join token is not valid.");
     let seen = world.view.vms.iter_mut().find(|seen| seen.id == vm).expect("it is there");
     seen.attributes.insert("FL_ERROR".to_owned(), error);
     world.next();

@@ -203,7 +203,8 @@ async fn a_node_joins_by_a_token_and_not_without() {
     superlink.until_says("READY", "YES").await;
     node.crash().await;
     node.start();
-    let refused = format!("join_refused: {} ", trellis_one::keys::token_mark(token.trim()));
+    let name = format!("vm-{}", node.vm);
+    let refused = format!("join_refused: {} ", trellis_one::keys::token_mark(token.trim(), &name));
     let began = std::time::Instant::now();
     while !node.says("FL_ERROR").is_some_and(|error| error.starts_with(&refused)) {
         assert!(began.elapsed() < crate::scene::PATIENCE, "{:?}\n{}", node.says("FL_ERROR"), node.log());
