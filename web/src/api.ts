@@ -36,6 +36,12 @@ export interface FederationSummary {
   changed_at: number;
 }
 
+export interface PastFederation {
+  name: string;
+  runs: number;
+  last_run_at: number;
+}
+
 export interface FederationDetail {
   summary: FederationSummary;
   document: string;

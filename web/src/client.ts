@@ -13,6 +13,7 @@ import type {
   Node,
   NodeChange,
   Page,
+  PastFederation,
   PlanReport,
   Problem,
   Run,
@@ -117,6 +118,9 @@ export const me = (): Promise<Me> => json("/me");
 export const apps = (): Promise<Apps> => json("/apps");
 
 export const federations = (signal?: AbortSignal) => everything<FederationSummary>("/federations", signal);
+
+/** Federations that are gone and whose runs are kept. */
+export const pastFederations = (signal?: AbortSignal): Promise<PastFederation[]> => json("/past-federations", { signal });
 export const detail = (name: string, signal?: AbortSignal): Promise<FederationDetail> =>
   json(federation(name), { signal });
 export const nodes = (name: string, signal?: AbortSignal) => everything<Node>(`${federation(name)}/nodes`, signal);

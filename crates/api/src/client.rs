@@ -14,7 +14,7 @@ pub use self::error::CallError;
 pub use self::events::Events;
 use crate::{
     Apps, Connection, FederationDetail, FederationSummary, IssuedToken, LogPart, MAX_PAGE, Me, NewRun, NewToken, Node,
-    Page, PlanReport, Pool, Run, Token, TrainingRounds,
+    Page, PastFederation, PlanReport, Pool, Run, Token, TrainingRounds,
 };
 
 const BASE: &str = "/api/v1";
@@ -103,6 +103,16 @@ impl Client {
     /// Nothing of it is to be left. It goes on after the answer.
     pub async fn delete(&self, name: &str) -> Result<(), CallError> {
         self.send("DELETE", &federation(name, ""), None, &[]).await.map(drop)
+    }
+
+    /// The same, and its runs go with it. Also of a federation that is gone already.
+    pub async fn purge(&self, name: &str) -> Result<(), CallError> {
+        self.send("DELETE", &federation(name, "?purge=true"), None, &[]).await.map(drop)
+    }
+
+    /// Federations that are gone and whose runs are kept, by name.
+    pub async fn past_federations(&self) -> Result<Vec<PastFederation>, CallError> {
+        self.get("/past-federations").await
     }
 
     /// What would be done for a document.

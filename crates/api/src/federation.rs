@@ -47,6 +47,15 @@ pub struct NodeCounts {
     pub busy: u32,
 }
 
+/// A federation that is gone, and whose runs are kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PastFederation {
+    pub name: String,
+    pub runs: u32,
+    /// When the last of them was submitted.
+    pub last_run_at: f64,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FederationDetail {
     pub summary: FederationSummary,

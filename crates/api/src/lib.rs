@@ -15,7 +15,9 @@ mod token;
 
 pub use client::{Applied, CallError, Client, Events, Expected};
 pub use event::Event;
-pub use federation::{Connection, FederationDetail, FederationSummary, Node, NodeChange, NodeCounts, Pool, State};
+pub use federation::{
+    Connection, FederationDetail, FederationSummary, Node, NodeChange, NodeCounts, PastFederation, Pool, State,
+};
 pub use list::{MAX_PAGE, Page, USUAL_PAGE};
 pub use plan::{PlanReport, PlannedAction, SiteTemplate};
 pub use problem::{Detail, PROBLEM_JSON, Problem};

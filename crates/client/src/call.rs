@@ -49,6 +49,7 @@ calls! {
     ListAudit = "list-audit" -> Audit;
     ApproveLogin = "approve-login" -> Done;
     RunHistory = "run-history" -> History;
+    ReadLog = "read-log" -> LogText;
 }
 
 #[derive(Debug, Serialize)]
@@ -287,6 +288,20 @@ pub struct History {
     pub reports: Vec<Box<RawValue>>,
     /// There are later rounds: ask again, after the last of these.
     pub more: bool,
+}
+
+/// What the SuperLink wrote to its log after a place, the `next` of an earlier answer; without one, the last lines.
+#[derive(Debug, Serialize)]
+pub struct ReadLog {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogText {
+    pub text: String,
+    /// `NUMBER-NUMBER`.
+    pub next: String,
 }
 
 /// What changed after `after`, the `at` of an earlier answer. Held for `wait_s` (60 at most) while there is nothing to tell.

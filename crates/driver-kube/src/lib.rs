@@ -38,4 +38,5 @@ mod view;
 mod wish;
 
 pub use driver::{KubeDriver, KubeHouse, KubeHouseSettings, TrustElsewhere, trust_path};
+pub use names::log_command;
 pub use preview::preview;

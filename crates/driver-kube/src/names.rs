@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use trellis_plan::{Part, ResourceId};
-use trellis_spec::Name;
+use trellis_spec::{KubeSite, Name};
 
 /// Labels of everything that is ours.
 pub const FEDERATION: &str = "trellis.dev/federation";
@@ -101,6 +101,13 @@ pub fn labels(id: &ResourceId) -> BTreeMap<String, String> {
         label(SITE, id.site.to_string()),
         label(PART, id.part.name()),
     ])
+}
+
+/// The command that shows the log of a part.
+pub fn log_command(site: &KubeSite, id: &ResourceId) -> String {
+    let context = site.context.as_ref().map(|context| format!(" --context {context}")).unwrap_or_default();
+    let labels: Vec<String> = labels(id).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!("kubectl{context} --namespace {} logs --all-containers --selector {}", site.namespace, labels.join(","))
 }
 
 /// All of a federation at a site.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinSet;
-use trellis_plan::{Action, Call, Capabilities, Desired, Driver, Observation, Outcome, Rendering};
+use trellis_one::keys::FL_ERROR;
+use trellis_plan::{Action, Call, Capabilities, Desired, Driver, Observation, Outcome, Rendering, ResourceId};
 use trellis_spec::{Name, OneSite};
 
 use crate::cloud::Cloud;
@@ -14,6 +15,7 @@ use crate::home;
 use crate::keeper::{self, Pace};
 use crate::memory::Limits;
 use crate::preview::preview;
+use crate::view::VmSeen;
 
 pub type Wake = Arc<dyn Fn(&Name) + Send + Sync>;
 /// The authorities of a coordinator that is not at an OpenNebula site, as a file.
@@ -86,6 +88,16 @@ impl OneHouse {
         Some(home::admin_token(&self.settings.directory, federation)).filter(|path| path.exists())
     }
 
+    /// Where the log of a part is, in words.
+    pub async fn log_place(&self, id: &ResourceId) -> String {
+        let fleet = locked(&self.fleets).get(&(id.federation.clone(), id.site.clone())).cloned();
+        let vm = match fleet {
+            Some(fleet) => fleet.vm_of(id).await,
+            None => None,
+        };
+        log_place(id, vm.as_ref())
+    }
+
     fn fleet(&self, federation: &Name, site: &Name, cloud: &Arc<Cloud>) -> Result<Arc<Fleet>, String> {
         let mut fleets = locked(&self.fleets);
         let key = (federation.clone(), site.clone());
@@ -144,6 +156,36 @@ impl Driver for OneDriver {
     }
 }
 
+fn log_place(id: &ResourceId, vm: Option<&VmSeen>) -> String {
+    let part = id.part.name();
+    let Some(vm) = vm else { return format!("{part} has no VM at site {}, and so no log", id.site) };
+    let address = vm.addresses.first().map_or("ADDRESS", String::as_str);
+    let said = vm.attribute(FL_ERROR).map(|error| format!("; its agent says {error}")).unwrap_or_default();
+    format!(
+        "the log of {part} is in VM {} at site {} ({}, {address}): ssh root@{address} journalctl -u 'trellis-*'{said}",
+        vm.id, id.site, vm.state
+    )
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn the_place_of_a_log_names_the_vm_and_what_is_wrong_with_it() {
+        let id = testing::id("f/lab/node/cpu-0");
+        assert_eq!(log_place(&id, None), "cpu-0 has no VM at site lab, and so no log");
+        let mut vm = testing::vm(4, &[(FL_ERROR, "port_busy: 9092")]);
+        (vm.state, vm.addresses) = ("ACTIVE/RUNNING".to_owned(), vec!["10.0.0.4".to_owned()]);
+        assert_eq!(
+            log_place(&id, Some(&vm)),
+            "the log of cpu-0 is in VM 4 at site lab (ACTIVE/RUNNING, 10.0.0.4): ssh root@10.0.0.4 journalctl -u \
+             'trellis-*'; its agent says port_busy: 9092"
+        );
+    }
 }

@@ -28,7 +28,7 @@ use crate::record::{Record, Told, VERSION};
 use crate::render::RoleOf;
 use crate::render::labels;
 use crate::sight::{Looked, sight};
-use crate::view::{Life, View};
+use crate::view::{Life, View, VmSeen};
 
 const LOCK_TRIES: u32 = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -177,6 +177,12 @@ impl Fleet {
             *known = Some(wanted);
             self.change();
         }
+    }
+
+    /// The VM of a part, as it was seen last.
+    pub async fn vm_of(&self, id: &ResourceId) -> Option<VmSeen> {
+        let state = self.lock().await;
+        state.view.as_ref()?.vm(state.records.get(id)?.vm?).cloned()
     }
 
     pub fn heard(&self) -> Option<Heard> {
@@ -403,7 +409,7 @@ impl State {
 /// Sizes of the pools that OneFlow scales: the cardinality summed over all services with that role.
 fn sizes(view: &View, rules: &BTreeMap<Name, PoolRules>) -> BTreeMap<Name, u32> {
     let size = |(pool, rules): (&Name, &PoolRules)| {
-        let of_pool = |vm: &&crate::view::VmSeen| vm.attribute(labels::POOL) == Some(pool.as_str());
+        let of_pool = |vm: &&VmSeen| vm.attribute(labels::POOL) == Some(pool.as_str());
         let long = RoleOf::long_name(pool);
         let name = view.vms.iter().find(of_pool).and_then(|vm| vm.role()).unwrap_or(&long);
         let roles = view.services.iter().filter_map(|service| service.role(name));

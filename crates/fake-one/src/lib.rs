@@ -3,10 +3,13 @@
 //! `cloud` is the cloud, and is pure; `oned`, `flow` and `gate` translate requests into what happens in it; `hypervisor` is
 //! what runs the VMs; `faults` is what shall go wrong, set through [`Handle`] or the `control` port.
 //!
-//! These parts follow OpenNebula 7.5 (`tests/flow.rs`): the requests that each state of a service accepts, the
-//! watchdog of OneFlow, the right to retry VMs, VM quotas, scheduler messages. Known differences, beside the list in
-//! `tests/story/differences.rs`:
+//! These parts follow OpenNebula 7.5 (`tests/flow.rs`): the requests that each state of a service accepts (WARNING:
+//! neither `recover` nor `scale`; COOLDOWN: `recover`), the watchdog of OneFlow (POWEROFF, UNKNOWN and failures cause
+//! WARNING, which outlasts the VM; any VM of the role that comes up ends it), FAILED_SCALING after a `recover` that
+//! fails again, DELETE with children before parents, the right to retry VMs (ADMIN), VM quotas. Known differences,
+//! beside the list in `tests/story/differences.rs`:
 //! - `recover` with `delete` removes a service at once; a real one is UNDEPLOYING first, children before parents.
+//! - Only a VM of `faults.unplaced` has a `SCHED_MESSAGE`; the scheduler places all others at once.
 //! - A VM never hangs while it stops or boots; a real one can, and then only an administrator can recover it.
 //! - Only user quotas for VMs exist: `VMS`, `CPU`, `MEMORY`. Groups, datastores, networks and images have none.
 //! - Answers are immediate, unless `faults.slow` delays them; real ones take 0.2 s to 14 s.

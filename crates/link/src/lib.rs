@@ -18,6 +18,7 @@ mod front;
 mod identity;
 mod launch;
 mod link;
+pub mod log_tail;
 mod objects;
 mod refusals;
 mod serve;

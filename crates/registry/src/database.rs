@@ -12,8 +12,12 @@ use crate::error::RegistryError;
 /// `TRLR`: marks a database as ours.
 const APPLICATION_ID: i32 = 0x5452_4c52;
 /// One step from version `n` to `n + 1`, by position.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema-v1.sql"), include_str!("schema-v2.sql"), include_str!("schema-v3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema-v1.sql"),
+    include_str!("schema-v2.sql"),
+    include_str!("schema-v3.sql"),
+    include_str!("schema-v4.sql"),
+];
 /// How long another process may be at work on the file.
 const BUSY: Duration = Duration::from_secs(5);
 /// Pages of 4 KiB that are kept in memory; a registry is small.

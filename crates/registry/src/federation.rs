@@ -136,16 +136,21 @@ pub fn put(
     Ok(put)
 }
 
-pub fn leave(connection: &mut Connection, name: &Name, now_ms: u64) -> Result<bool, RegistryError> {
+pub fn leave(connection: &mut Connection, name: &Name, purge: bool, now_ms: u64) -> Result<bool, RegistryError> {
     let there = connection.execute(
-        "UPDATE federation SET changed_ms = CASE leaving WHEN 0 THEN ?2 ELSE changed_ms END, leaving = 1 WHERE name = ?1",
-        params![name.as_str(), now_ms as i64],
+        "UPDATE federation SET changed_ms = CASE leaving WHEN 0 THEN ?2 ELSE changed_ms END, leaving = 1, \
+         purge = max(purge, ?3) WHERE name = ?1",
+        params![name.as_str(), now_ms as i64, purge],
     )?;
     Ok(there > 0)
 }
 
 pub fn forget(connection: &mut Connection, name: &Name) -> Result<(), RegistryError> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute(
+        "DELETE FROM run WHERE federation IN (SELECT name FROM federation WHERE name = ?1 AND leaving = 1 AND purge = 1)",
+        [name.as_str()],
+    )?;
     let forgotten = tx.execute("DELETE FROM federation WHERE name = ?1 AND leaving = 1", [name.as_str()])?;
     if forgotten > 0 {
         tx.execute("DELETE FROM site WHERE federation = ?1", [name.as_str()])?;

@@ -1,4 +1,5 @@
-//! What the control plane keeps: federations, their ledgers and statuses, leases, tokens. The plan's store port on SQLite.
+//! What the control plane keeps: federations, their ledgers, statuses and runs, leases, tokens. The plan's store port on
+//! SQLite.
 //!
 //! One file, `registry.db`; several processes may have it open. Knows nothing of drivers, of HTTP, or of what roles may do.
 
@@ -6,6 +7,7 @@ mod answer;
 mod database;
 mod error;
 mod federation;
+mod run;
 mod site;
 mod starter;
 mod store;
@@ -23,6 +25,7 @@ use trellis_spec::{Federation, Name, Site};
 use database::Database;
 pub use error::RegistryError;
 pub use federation::{Entry, Put};
+pub use run::{MAX_RUNS, PastRuns};
 pub use token::{NewToken, TokenEntry};
 
 const FILE: &str = "registry.db";
@@ -62,13 +65,13 @@ impl Registry {
         self.database.with(move |connection| federation::put(connection, &federation, expected, now_ms)).await
     }
 
-    /// From now on nothing of it is wanted. `false`: there is none.
-    pub async fn leave(&self, name: &Name, now_ms: u64) -> Result<bool, RegistryError> {
+    /// From now on nothing of it is wanted. `false`: there is none. `purge`: its runs go with it.
+    pub async fn leave(&self, name: &Name, purge: bool, now_ms: u64) -> Result<bool, RegistryError> {
         let name = name.clone();
-        self.database.with(move |connection| federation::leave(connection, &name, now_ms)).await
+        self.database.with(move |connection| federation::leave(connection, &name, purge, now_ms)).await
     }
 
-    /// Forgets one of which nothing is left, if it was to go; its fence is remembered.
+    /// Forgets one of which nothing is left, if it was to go; its fence is remembered. Its runs stay, unless purged.
     pub async fn forget(&self, name: &Name) -> Result<(), RegistryError> {
         let name = name.clone();
         self.database.with(move |connection| federation::forget(connection, &name)).await
@@ -90,6 +93,35 @@ impl Registry {
     pub async fn starters(&self, federation: &Name) -> Result<BTreeMap<String, String>, RegistryError> {
         let federation = federation.clone();
         self.database.with(move |connection| starter::all(connection, &federation)).await
+    }
+
+    /// Stores a run as it was last seen, in the place of what was stored of it before.
+    pub async fn keep_run(
+        &self,
+        federation: &Name,
+        id: &str,
+        submitted_ms: u64,
+        run: String,
+    ) -> Result<(), RegistryError> {
+        let (federation, id) = (federation.clone(), id.to_owned());
+        self.database.with(move |connection| run::keep(connection, &federation, &id, submitted_ms, &run)).await
+    }
+
+    /// The stored runs of a federation, newest first; it may be gone.
+    pub async fn runs(&self, federation: &Name) -> Result<Vec<String>, RegistryError> {
+        let federation = federation.clone();
+        self.database.with(move |connection| run::all(connection, &federation)).await
+    }
+
+    /// Federations that are gone and have runs, by name.
+    pub async fn past(&self) -> Result<Vec<PastRuns>, RegistryError> {
+        self.database.with(run::past).await
+    }
+
+    /// Removes the runs of a federation that is gone. `false`: there are none.
+    pub async fn purge(&self, federation: &Name) -> Result<bool, RegistryError> {
+        let federation = federation.clone();
+        self.database.with(move |connection| run::purge(connection, &federation)).await
     }
 
     /// The store port for one federation.

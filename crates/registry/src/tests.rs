@@ -8,7 +8,7 @@ use trellis_plan::conformance::{StoreSubject, store_cases};
 use trellis_plan::{StoreError, Wanted};
 use trellis_spec::{Federation, Name};
 
-use crate::{NewToken, Put, Registry, RegistryError};
+use crate::{MAX_RUNS, NewToken, PastRuns, Put, Registry, RegistryError};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
@@ -89,7 +89,7 @@ async fn who_started_a_run_is_known_until_its_federation_is_gone() {
     let expected = [("7".to_owned(), "night shift".to_owned())];
     assert_eq!(registry.starters(&name("fed")).await.unwrap(), expected.into());
     assert!(registry.starters(&name("other")).await.unwrap().is_empty());
-    registry.leave(&name("fed"), 2).await.unwrap();
+    registry.leave(&name("fed"), false, 2).await.unwrap();
     registry.forget(&name("fed")).await.unwrap();
     assert!(registry.starters(&name("fed")).await.unwrap().is_empty());
 }
@@ -98,14 +98,14 @@ async fn who_started_a_run_is_known_until_its_federation_is_gone() {
 async fn one_that_leaves_takes_no_document_until_it_is_gone() {
     let (_directory, registry) = open().await;
     let (fed, document) = (name("fed"), federation("fed", 2));
-    assert!(!registry.leave(&fed, 1).await.unwrap());
+    assert!(!registry.leave(&fed, false, 1).await.unwrap());
     registry.put(&document, None, 1).await.unwrap();
     // Who forgets one that is wanted forgets nothing.
     registry.forget(&fed).await.unwrap();
     assert!(registry.federation(&fed).await.unwrap().is_some());
 
-    assert!(registry.leave(&fed, 2).await.unwrap());
-    assert!(registry.leave(&fed, 3).await.unwrap(), "repeated it is the same");
+    assert!(registry.leave(&fed, false, 2).await.unwrap());
+    assert!(registry.leave(&fed, false, 3).await.unwrap(), "repeated it is the same");
     let entry = registry.federation(&fed).await.unwrap().unwrap();
     assert_eq!((entry.wanted, entry.changed_ms), (Wanted::Gone(fed.clone()), 2));
     assert!(matches!(registry.put(&document, None, 4).await, Err(RegistryError::Leaving)));
@@ -120,7 +120,7 @@ async fn fences_outlive_their_federation_and_the_registry() {
     registry.put(&federation("fed", 2), None, now_ms).await.unwrap();
     let first = registry.store(&fed).lease("one", now_ms, 1000).await.unwrap();
     // Who held it may act for the next one too, and counts actions anew.
-    registry.leave(&fed, now_ms).await.unwrap();
+    registry.leave(&fed, false, now_ms).await.unwrap();
     registry.forget(&fed).await.unwrap();
     registry.put(&federation("fed", 2), None, now_ms).await.unwrap();
     let second = registry.store(&fed).lease("one", now_ms, 1000).await.unwrap();
@@ -231,7 +231,7 @@ async fn a_site_that_left_the_document_keeps_its_driver() {
     let known: Vec<&str> = sites.keys().map(Name::as_str).collect();
     assert_eq!(known, ["cloud", "edge", "lab"]);
     assert_eq!((&sites[&name("lab")], &sites[&name("cloud")]), (&first.sites[0], &second.sites[0]));
-    registry.leave(&name("fed"), 3).await.unwrap();
+    registry.leave(&name("fed"), false, 3).await.unwrap();
     assert_eq!(registry.sites(&name("fed")).await.unwrap().len(), 3, "they are needed until nothing is left");
     registry.forget(&name("fed")).await.unwrap();
     assert_eq!(registry.sites(&name("fed")).await.unwrap().len(), 0);
@@ -251,4 +251,42 @@ async fn a_registry_of_the_first_version_is_carried_over() {
     let registry = Registry::open(directory.path()).unwrap();
     assert_eq!(registry.federation(&name("fed")).await.unwrap().unwrap().revision, 1);
     assert_eq!(registry.sites(&name("fed")).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn runs_outlive_their_federation_until_it_is_purged() {
+    let (directory, registry) = open().await;
+    let (fed, document) = (name("fed"), federation("fed", 2));
+    let go = async |registry: &Registry, purge| {
+        assert!(registry.leave(&fed, purge, 1).await.unwrap());
+        registry.forget(&fed).await.unwrap();
+    };
+    registry.put(&document, None, 1).await.unwrap();
+    for (id, at_ms, text) in [("1", 10, "first"), ("2", 20, "second"), ("1", 10, "first again")] {
+        registry.keep_run(&fed, id, at_ms, text.to_owned()).await.unwrap();
+    }
+    assert!(registry.past().await.unwrap().is_empty() && !registry.purge(&fed).await.unwrap(), "it is not gone");
+    go(&registry, false).await;
+    drop(registry);
+    let registry = Registry::open(directory.path()).unwrap();
+    assert_eq!(registry.runs(&fed).await.unwrap(), ["second", "first again"]);
+    let past = PastRuns { federation: "fed".to_owned(), runs: 2, last_submitted_ms: 20 };
+    assert_eq!(registry.past().await.unwrap(), [past]);
+
+    registry.put(&document, None, 1).await.unwrap();
+    assert_eq!(registry.runs(&fed).await.unwrap().len(), 2, "the next one of this name has them too");
+    go(&registry, true).await;
+    assert!(registry.runs(&fed).await.unwrap().is_empty());
+    registry.keep_run(&fed, "3", 30, "third".to_owned()).await.unwrap();
+    assert!(registry.purge(&fed).await.unwrap() && !registry.purge(&fed).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_newest_runs_are_kept() {
+    let (_directory, registry) = open().await;
+    for number in 0..MAX_RUNS + 2 {
+        registry.keep_run(&name("fed"), &number.to_string(), number as u64, number.to_string()).await.unwrap();
+    }
+    let runs = registry.runs(&name("fed")).await.unwrap();
+    assert_eq!((runs.len(), runs[0].as_str(), runs[MAX_RUNS - 1].as_str()), (MAX_RUNS, "1001", "2"));
 }

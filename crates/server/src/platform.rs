@@ -34,8 +34,8 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use trellis_api::{
-    Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, NewRun, Node, PlanReport, Role, Run,
-    TrainingRounds,
+    Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, NewRun, Node, PastFederation,
+    PlanReport, Role, Run, TrainingRounds,
 };
 use trellis_plan::{NodeKey, Part, ResourceId, Wanted};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
@@ -147,18 +147,26 @@ impl Platform {
         for entry in entries {
             let name = entry.name.clone();
             shared.views.put(entry);
+            shared.recall(&name).await.map_err(failed)?;
             shared.attend(&name);
         }
         Ok(Arc::new(Platform { shared }))
     }
 
-    /// Plans documents without a server: reads what a server left in `directory`, observes no site and writes nothing.
-    pub async fn for_plans(directory: Option<&Path>) -> Result<Platform, StartError> {
+    /// Plans documents and tells of past runs without a server: reads what one left in `directory`, observes no site and
+    /// writes nothing.
+    pub async fn offline(directory: Option<&Path>) -> Result<Platform, StartError> {
         let failed = |source| StartError::Registry { directory: directory.unwrap_or(Path::new("")).to_owned(), source };
         let registry = Registry::copy(directory).map_err(failed)?;
         let entries = registry.federations().await.map_err(failed)?;
         let shared = Shared::new(registry, Sites::closed(), Arc::default(), String::new());
-        entries.into_iter().for_each(|entry| shared.views.put(entry));
+        for entry in entries {
+            let name = entry.name.clone();
+            shared.views.put(entry);
+            shared.recall(&name).await.map_err(failed)?;
+            // Nobody will tell of more.
+            shared.views.note(&name, |view| Arc::make_mut(&mut view.runs).complete = true);
+        }
         Ok(Platform { shared })
     }
 
@@ -250,11 +258,12 @@ impl Platform {
         }
     }
 
-    /// Nothing of it is to be left. Repeated: the same.
-    pub async fn delete(&self, name: &str) -> Result<(), Refusal> {
+    /// Nothing of it is to be left but its runs; with `purge` not even those. Repeated: the same.
+    pub async fn delete(&self, name: &str, purge: bool) -> Result<(), Refusal> {
         let name = document::name(name)?;
-        if !self.shared.registry.leave(&name, now_ms()).await? {
-            return Err(unknown(name.as_str()));
+        if !self.shared.registry.leave(&name, purge, now_ms()).await? {
+            let purged = purge && self.shared.registry.purge(&name).await?;
+            return if purged { Ok(()) } else { Err(unknown(name.as_str())) };
         }
         if self.shared.views.contains(&name) {
             self.shared.views.note(&name, |view| view.leaving = true);
@@ -270,13 +279,40 @@ impl Platform {
         superlink::connection(&self.shared.sites, &self.view(name)?).await
     }
 
-    /// Newest first.
+    /// Newest first. Also of a federation that is gone.
     pub async fn runs(&self, name: &str) -> Result<Vec<Run>, Refusal> {
-        runs::list(&self.view(name)?)
+        match self.view(name) {
+            Ok(view) => runs::list(&view),
+            Err(gone) => {
+                let past = runs::past(&self.shared, &document::name(name)?).await?;
+                if past.is_empty() { Err(gone) } else { Ok(past) }
+            }
+        }
     }
 
     pub async fn run(&self, name: &str, run: &str) -> Result<Run, Refusal> {
-        runs::get(&self.shared, &self.view(name)?, run).await
+        match self.view(name) {
+            Ok(view) => runs::get(&self.shared, &view, run).await,
+            Err(gone) => self.past_run(name, run, gone).await,
+        }
+    }
+
+    /// A run of a federation that is gone.
+    async fn past_run(&self, name: &str, run: &str, gone: Refusal) -> Result<Run, Refusal> {
+        let past = runs::past(&self.shared, &document::name(name)?).await?;
+        past.into_iter().find(|past| past.id == run).ok_or(gone)
+    }
+
+    /// Federations that are gone and whose runs are kept, by name.
+    pub async fn past_federations(&self) -> Result<Vec<PastFederation>, Refusal> {
+        let past = self.shared.registry.past().await?.into_iter();
+        Ok(past
+            .map(|past| PastFederation {
+                name: past.federation,
+                runs: past.runs,
+                last_run_at: past.last_submitted_ms as f64 / 1000.0,
+            })
+            .collect())
     }
 
     /// `by`: the name of the caller's token.
@@ -291,24 +327,32 @@ impl Platform {
 
     /// Reports after a round.
     pub async fn rounds(&self, name: &str, run: &str, after: Option<u64>) -> Result<TrainingRounds, Refusal> {
-        runs::rounds(&self.shared, &self.view(name)?, run, after).await
+        match self.view(name) {
+            Ok(view) => runs::rounds(&self.shared, &view, run, after).await,
+            // The reports of its rounds went with the SuperLink.
+            Err(gone) => self.past_run(name, run, gone).await.map(|_| TrainingRounds::default()),
+        }
     }
 
     /// What the log of a run has after a place (empty: from the beginning). With `wait` it waits a while for more.
     pub async fn run_log(&self, name: &str, run: &str, after: &str, wait: bool) -> Result<LogPart, Refusal> {
-        runs::log(&self.shared, &self.view(name)?, run, after, wait).await
+        match self.view(name) {
+            Ok(view) => runs::log(&self.shared, &view, run, after, wait).await,
+            Err(gone) => Err(self
+                .past_run(name, run, gone)
+                .await
+                .map_or_else(|gone| gone, |run| runs::without_log(name, &run.id))),
+        }
     }
 
     /// The same for the program of the coordinator or a node: `coordinator`, or its name. Without `after`: the last lines.
     pub async fn part_log(&self, name: &str, part: &str, after: Option<&str>, wait: bool) -> Result<LogPart, Refusal> {
         let view = self.view(name)?;
         let id = part_id(&view, part)?;
-        match self.shared.sites.log_path(&id) {
-            Some(path) => part_log::read(&self.shared, path, after, wait).await,
-            None => Err(Refusal::NotFound(format!(
-                "the logs of {} are not on this machine; in its VM: journalctl -u 'trellis-*'",
-                id.part.name()
-            ))),
+        match (self.shared.sites.log_path(&id), &id.part) {
+            (Some(path), _) => part_log::read(&self.shared, path, after, wait).await,
+            (None, Part::Coordinator) => part_log::of_superlink(&self.shared, &view, &id, after, wait).await,
+            (None, Part::Node(_)) => Err(Refusal::NotFound(self.shared.sites.log_place(&view, &id).await)),
         }
     }
 
@@ -346,6 +390,9 @@ impl Platform {
             let document = to_yaml(&federation);
             let wanted = Wanted::Federation(Arc::new(federation));
             self.shared.views.put(Entry { name: name.clone(), wanted, document, revision, changed_ms, status: None });
+        }
+        if created {
+            self.shared.recall(&name).await?;
         }
         self.shared.attend(&name);
         let detail = self.view(name.as_str())?.detail(true);

@@ -111,8 +111,8 @@ async fn a_document_comes_true_is_scaled_and_goes() {
     until(&platform, "demo", is_ready(1)).await;
     assert_eq!(lab.nodes("demo"), 1);
 
-    platform.delete("demo").await.expect("it is there");
-    platform.delete("demo").await.expect("again is the same");
+    platform.delete("demo", false).await.expect("it is there");
+    platform.delete("demo", false).await.expect("again is the same");
     let refused = platform.apply("demo", &document("demo", 1), None).await.expect_err("it is leaving");
     assert!(matches!(refused, Refusal::Conflict(_)), "{refused}");
     let mut told = Vec::new();
@@ -121,7 +121,7 @@ async fn a_document_comes_true_is_scaled_and_goes() {
     }
     assert!(told.len() > 4 && told[..told.len() - 1].iter().all(|kind| *kind == "federation"), "{told:?}");
     assert_eq!(platform.federations(), []);
-    assert!(matches!(platform.delete("demo").await, Err(Refusal::NotFound(_))));
+    assert!(matches!(platform.delete("demo", false).await, Err(Refusal::NotFound(_))));
     assert_eq!(lab.nodes("demo"), 0);
 
     let again = platform.apply("demo", &document("demo", 2), Some(0)).await.expect("the name is free");
@@ -153,7 +153,7 @@ async fn a_crash_at_any_moment_is_followed_by_the_next() {
         "what was told last is shown"
     );
     let mut events = next.events();
-    next.delete("demo").await.expect("it is there");
+    next.delete("demo", false).await.expect("it is there");
     gone(&next, "demo", &mut events).await;
     assert_eq!(lab.nodes("demo"), 0);
 }

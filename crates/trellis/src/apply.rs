@@ -5,15 +5,14 @@ use std::process::ExitCode;
 use clap::Args;
 use serde::Serialize;
 use trellis_api::{CallError, Client, Expected, PlanReport, Role};
-use trellis_server::Platform;
 use trellis_spec::{Federation, to_yaml};
 
 use crate::documents::{self, DocumentArgs};
 use crate::down;
-use crate::home::Home;
 use crate::progress::Progress;
-use crate::remote::{self, Format, OutputArgs, ServerArgs, Trouble, clean, entry, explain, print, remark};
-use crate::settle::{until_gone, until_ready};
+use crate::remote::{self, Format, OutputArgs, ServerArgs, Trouble, clean, entry, print, remark};
+use crate::run_source::offline;
+use crate::settle::{TimeoutArgs, until_gone, until_ready};
 use crate::up::server;
 
 const PLAN_HELP: &str = "\
@@ -54,7 +53,7 @@ Examples:
 A server is started in the background where none runs. Relative paths in a document begin at its file.
 Nothing is sent unless all documents are good.
 
-Exit codes: 0 it is so (--no-wait: it was taken); 1 refused, or not ready in time; 2 something is wrong with
+Exit codes: 0 it is so (--no-wait: it was taken); 1 refused, stalled, or not ready in time; 2 something is wrong with
 the documents: every problem is told, with line and column.
 ";
 
@@ -73,6 +72,9 @@ pub struct ApplyArgs {
     #[arg(long)]
     no_wait: bool,
 
+    #[command(flatten)]
+    timeout: TimeoutArgs,
+
     /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -87,9 +89,10 @@ const DELETE_HELP: &str = "\
 Examples:
   trellis delete lab
   trellis delete -f federation.yaml --no-wait
+  trellis delete lab --purge                         and the history of its runs, also of one that is gone
 
 Nodes finish what they work on first, for as long as the document's drainTimeout allows; `trellis down` stops
-runs before. Models stay.
+runs before. Models stay; so does the history of runs, which `trellis runs` shows, unless --purge is given.
 
 Exit codes: 0 nothing of them is left; 1 refused, or something is left; 2 mistakes in the arguments.
 ";
@@ -109,6 +112,10 @@ pub struct DeleteArgs {
     /// Do not wait until nothing of them is left
     #[arg(long)]
     no_wait: bool,
+
+    /// Delete the history of their runs, too
+    #[arg(long)]
+    purge: bool,
 
     #[command(flatten)]
     server: ServerArgs,
@@ -139,9 +146,7 @@ async fn plan(server: &ServerArgs, federations: &[Federation], format: Format, t
             }
         }
         None => {
-            let home = Home::find(None);
-            let platform = Platform::for_plans(home.as_ref().map(Home::directory)).await;
-            let platform = platform.map_err(|error| Trouble::failed(explain(&error), None))?;
+            let platform = offline().await?;
             for federation in federations {
                 let name = federation.name.as_str();
                 reports.push(platform.plan(&to_yaml(federation), name, Role::Admin).await?);
@@ -199,7 +204,7 @@ async fn apply(args: &ApplyArgs) -> Result<(), Trouble> {
     }
     for federation in &federations {
         let mut progress = Progress::new();
-        let detail = until_ready(client, federation.name.as_str(), &mut progress).await?;
+        let detail = until_ready(client, federation.name.as_str(), args.timeout.timeout, &mut progress).await?;
         progress.clear();
         if args.output.format == Format::Table {
             remark(&format!("{} is ready: {} nodes", federation.name, detail.summary.nodes.ready));
@@ -236,11 +241,12 @@ async fn delete(args: &DeleteArgs) -> Result<(), Trouble> {
         true => args.names.clone(),
         false => documents::read(&args.files)?.iter().map(|federation| federation.name.to_string()).collect(),
     };
-    let found = args.server.found()?;
+    // The history of runs is there without a server, too.
+    let found = if args.purge { server(&args.server).await? } else { args.server.found()? };
     let client = &found.client;
     let mut troubles = Vec::new();
     for name in &names {
-        match client.delete(name).await {
+        match if args.purge { client.purge(name).await } else { client.delete(name).await } {
             Ok(()) => {}
             // Of a document: what it describes is not there, which is what was asked for.
             Err(error) if CallError::is_not_found(&error) && !args.files.is_empty() => {}
@@ -248,6 +254,9 @@ async fn delete(args: &DeleteArgs) -> Result<(), Trouble> {
         }
     }
     if let Some(trouble) = troubles.into_iter().reduce(Trouble::and) {
+        if args.purge {
+            down::stop_unused(client, found.home.as_ref()).await;
+        }
         return Err(trouble);
     }
     for name in names.iter().filter(|_| !args.no_wait) {

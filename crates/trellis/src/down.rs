@@ -21,8 +21,9 @@ Examples:
   trellis down lab
   trellis down --all
 
-Runs are stopped, processes ended, and what the federation kept is removed; models stay. With the last
-federation the server goes too, if it was started by `trellis up` or `trellis apply`.
+Runs are stopped, processes ended, and what the federation kept is removed; models stay, and so does the history of
+runs (`trellis runs`), until `trellis delete NAME --purge`. With the last federation the server goes too, if it was
+started by `trellis up` or `trellis apply`.
 
 Exit codes: 0 nothing of it is left; 1 something is; 2 mistakes in the arguments.
 ";

@@ -71,9 +71,24 @@ pub fn start(role: &'static str, settings: &LogSettings) -> io::Result<()> {
         .with(filter(&settings.level).unwrap_or_default())
         // Before the other: layers share what the first one makes of a span's fields, and colours are not for files.
         .with(file.map(|file| layer(role, settings.format, Mutex::new(file), false)))
+        // Only a SuperLink is asked for its log.
+        .with((role == "superlink").then(|| layer(role, settings.format, || LogTail, false)))
         .with(layer(role, settings.format, io::stderr, colours))
         .init();
     Ok(())
+}
+
+struct LogTail;
+
+impl io::Write for LogTail {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        trellis_link::log_tail::append(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn layer<S, W>(role: &'static str, format: LogFormat, writer: W, colours: bool) -> Box<dyn Layer<S> + Send + Sync>

@@ -32,6 +32,7 @@ mod python;
 mod remote;
 mod run;
 mod run_defaults;
+mod run_source;
 mod runs;
 mod sandbox;
 mod schema;

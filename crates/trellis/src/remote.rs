@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub use connection::{CallerArgs, ConnectionArgs};
 pub use output::{Format, Listing, OutputArgs, entry, print, print_as, print_json, remark};
 pub use secret::{SaveArgs, token_from};
-pub use server::{Found, ServerArgs, default_port, meant};
+pub use server::{Found, ServerArgs, default_port, meant, only};
 pub use table::{Cell, Column, Table, Tone, clean, colours, painted};
 pub use time::{age, moment, parse_ttl};
 pub use trouble::{Trouble, explain};

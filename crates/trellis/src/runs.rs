@@ -9,6 +9,7 @@ use trellis_api::{Client, LogPart, Run, RunState};
 use crate::remote::{
     self, Cell, Column, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, clean, meant, moment, print, remark,
 };
+use crate::run_source::RunSource;
 use crate::settle::Patience;
 use crate::status::now;
 
@@ -35,6 +36,8 @@ Examples:
   trellis runs                                       those of the only federation, newest first
   trellis runs 1234 --federation lab                 one of them
   trellis runs -o json | jq -r '.items[] | select(.state == \"running\") | .id'
+
+Runs of a federation that is down or deleted stay listed, also without a server, until `trellis delete --purge`.
 
 Exit codes: 0; 1 there is no server, no such federation, or no such run.
 ";
@@ -126,13 +129,14 @@ fn parse_pool(text: &str) -> Result<(String, u32), String> {
 
 pub fn run_runs(args: &RunsArgs) -> ExitCode {
     remote::run("trellis runs", async {
-        let (client, name) = args.place.find().await?;
+        let source = RunSource::find(&args.place.server).await?;
+        let name = source.meant(args.place.federation.as_deref()).await?;
         if let Some(run) = &args.run {
-            let run = client.run(&name, run).await?;
+            let run = source.run(&name, run).await?;
             args.output.print(&run, || show_one(&run));
             return Ok(());
         }
-        let runs = client.runs(&name).await?;
+        let runs = source.runs(&name).await?;
         args.output.print(&Listing { items: &runs }, || match runs.is_empty() {
             true => remark(&format!("No runs yet on {name}. `trellis run` or `flwr run . {name}` starts one.")),
             false => table(&runs).print(),

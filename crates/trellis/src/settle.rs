@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use trellis_api::{CallError, Client, Event, Events, FederationDetail, State};
 
+use crate::duration;
 use crate::progress::Progress;
-use crate::remote::{Trouble, clean};
+use crate::remote::{Trouble, clean, parse_ttl};
 
 /// Between looks where nobody tells of changes.
 const LOOK: Duration = Duration::from_millis(500);
@@ -16,8 +18,15 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 const ABSENCE: Duration = Duration::from_secs(60);
 /// Something may be stuck for a moment: a process that is started again, a port that is still taken.
 const STALL_PATIENCE: Duration = Duration::from_secs(15);
-/// How long a federation may take to become ready, or to go.
-pub const USUAL_LIMIT: Duration = Duration::from_secs(300);
+/// How long a federation may take to go.
+const GOING: Duration = Duration::from_secs(300);
+
+#[derive(Debug, Args)]
+pub struct TimeoutArgs {
+    /// How long to wait until it is ready, as 90s, 10m or 1h; it goes on becoming ready afterwards
+    #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "5m")]
+    pub timeout: Duration,
+}
 
 /// What happens to a federation, for as long as it is of interest.
 pub struct Pulse<'a> {
@@ -74,8 +83,13 @@ impl Patience {
     }
 }
 
-/// Waits until everything that the document wants works.
-pub async fn until_ready(client: &Client, name: &str, progress: &mut Progress) -> Result<FederationDetail, Trouble> {
+/// Waits until everything that the document wants works. Ends with the reason if it cannot, or does not in time.
+pub async fn until_ready(
+    client: &Client,
+    name: &str,
+    limit: Duration,
+    progress: &mut Progress,
+) -> Result<FederationDetail, Trouble> {
     let (began, mut stalled, mut patience) = (Instant::now(), None, Patience::default());
     let mut pulse = Pulse::of(client, name);
     loop {
@@ -97,8 +111,8 @@ pub async fn until_ready(client: &Client, name: &str, progress: &mut Progress) -
                 State::Stalled => {}
                 _ => stalled = None,
             }
-            if began.elapsed() > USUAL_LIMIT {
-                return Err(stuck(&detail, &format!("is not ready after {} s", USUAL_LIMIT.as_secs())));
+            if began.elapsed() > limit {
+                return Err(stuck(&detail, &format!("is not ready after {}", duration::show(limit))));
             }
         }
         pulse.beat().await;
@@ -130,8 +144,8 @@ pub async fn until_gone(client: &Client, name: &str, progress: &mut Progress) ->
         }
         if let Some(detail) = patience.forgive(asked)? {
             progress.say(clean(&format!("{name}: is ending; {}", detail.summary.message)));
-            if began.elapsed() > USUAL_LIMIT {
-                return Err(stuck(&detail, &format!("is not gone after {} s", USUAL_LIMIT.as_secs())));
+            if began.elapsed() > GOING {
+                return Err(stuck(&detail, &format!("is not gone after {}", duration::show(GOING))));
             }
         }
         pulse.beat().await;

@@ -22,7 +22,7 @@ use crate::process::StopSignals;
 use crate::progress::Progress;
 use crate::remote::{self, Format, Found, OutputArgs, ServerArgs, Trouble, print, remark};
 use crate::run::{by_signal, listen};
-use crate::settle::until_ready;
+use crate::settle::{TimeoutArgs, until_ready};
 
 const CALLED: &str = "trellis up";
 /// Of a log, where something failed.
@@ -79,6 +79,9 @@ pub struct UpArgs {
     /// Show the page in a browser
     #[arg(long)]
     open: bool,
+
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -173,7 +176,7 @@ async fn make(args: &UpArgs, up: &Up<'_>, document: &Federation) -> Result<(), T
     if up.ours || args.nodes.is_some() || args.file.is_some() || args.python.is_some() {
         up.client.apply(&up.name, &to_yaml(document), Expected::Anything).await?;
     }
-    until_ready(up.client, &up.name, &mut Progress::new()).await.map(drop)
+    until_ready(up.client, &up.name, args.timeout.timeout, &mut Progress::new()).await.map(drop)
 }
 
 /// What a part that failed said last: its log goes with the federation.

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 use trellis_api::{Event, NewRun, Role, Run, RunState, Scalar, State};
+use trellis_client::{ReadLog, Security, SuperLink, Target, Token, Trust};
 use trellis_server::{Platform, PlatformSettings, Refusal};
 
 /// Far more than anything here takes.
@@ -79,11 +80,12 @@ async fn a_document_comes_true_and_trains() {
     assert!(run.native && run.app == "trellis/mlp", "{run:?}");
     let (rounds, ended) = follow(&mut events, &run.id).await;
     assert_eq!((rounds, ended.outcome.as_deref()), (vec![1, 2, 3], Some("completed")), "{ended:?}");
-    let training = ended.training.expect("it was followed");
+    let training = ended.training.clone().expect("it was followed");
     assert_eq!((training.strategy.as_str(), training.round, training.rounds_planned), ("FedAdam", 3, 3));
     assert!(training.metrics.get("evaluate_eval_acc").is_some_and(|accuracy| *accuracy > 0.3), "{training:?}");
     assert!(training.checkpoint.is_some_and(|path| path.starts_with(&home.path().display().to_string())));
     look_back(&platform, &run.id).await;
+    the_superlink_tells_its_log(&platform).await;
 
     // The next process finds everything as it was.
     platform.stop().await;
@@ -99,12 +101,54 @@ async fn a_document_comes_true_and_trains() {
     };
     tokio::time::timeout(LIMIT, known).await.expect("the runs are known in time");
     assert_eq!(platform.run("lab", &run.id).await.expect("it is known").outcome.as_deref(), Some("completed"));
-    platform.delete("lab").await.expect("it is there");
+    platform.delete("lab", false).await.expect("it is there");
     while !matches!(next(&mut events).await.as_ref(), Event::Gone { federation } if federation == "lab") {}
+    remembered(&platform, &ended).await;
+    platform.stop().await;
+    drop(platform);
+    // Without a server, too.
+    remembered(&Platform::offline(Some(home.path())).await.expect("it can be read"), &ended).await;
+    let platform = restarted(settings).await;
+    platform.delete("lab", true).await.expect("its runs are there");
+    assert!(matches!(platform.runs("lab").await, Err(Refusal::NotFound(_))), "they were purged");
+    assert!(matches!(platform.delete("lab", true).await, Err(Refusal::NotFound(_))));
     assert!(home.path().join("models/lab").is_dir(), "the model stays");
     // The driver remembers whose orders it took; of the parts nothing is left.
     let parts = std::fs::read_dir(home.path().join("federations/lab/local")).map_or(0, Iterator::count);
     assert_eq!(parts, 0);
+}
+
+/// As a server reads it that is on another machine.
+async fn the_superlink_tells_its_log(platform: &Platform) {
+    let connection = platform.connection("lab").await.expect("it serves");
+    let (host, port) = connection.http.as_deref().and_then(|address| address.rsplit_once(':')).expect("an address");
+    let trust = Trust::bundle(connection.root_certificates_path.expect("TLS").as_ref()).expect("a bundle");
+    let token = std::fs::read_to_string(connection.token_path.expect("accounts")).expect("a token");
+    let target = |token| Target {
+        host: host.to_owned(),
+        port: port.parse().expect("a port"),
+        security: Security::Tls(trust.clone()),
+        token,
+    };
+    let superlink = SuperLink::new(target(Some(Token::parse(&token).expect("a token"))));
+    let log = superlink.call(&ReadLog { after: None }).await.expect("it tells its log");
+    assert!(log.text.contains("run") && !log.text.contains('\u{1b}'), "{}", log.text);
+    let rest = superlink.call(&ReadLog { after: Some(log.next.clone()) }).await.expect("it goes on");
+    assert!(!rest.text.contains(&log.text), "it goes on where it was");
+    assert!(superlink.call(&ReadLog { after: Some("nowhere".to_owned()) }).await.is_err());
+    assert!(SuperLink::new(target(None)).call(&ReadLog { after: None }).await.is_err(), "only for admins");
+}
+
+/// What is known of a run whose federation is gone.
+async fn remembered(platform: &Platform, run: &Run) {
+    assert_eq!(platform.runs("lab").await.expect("they are kept"), std::slice::from_ref(run));
+    assert_eq!(&platform.run("lab", &run.id).await.expect("it is kept"), run);
+    let past = platform.past_federations().await.expect("they can be read");
+    assert_eq!((past.len(), past[0].name.as_str(), past[0].runs), (1, "lab", 1));
+    assert!(platform.rounds("lab", &run.id, None).await.expect("none").reports.is_empty());
+    let log = platform.run_log("lab", &run.id, "", false).await;
+    assert!(matches!(&log, Err(Refusal::NotFound(what)) if what.contains("earlier SuperLink")), "{log:?}");
+    assert!(matches!(platform.run("lab", "1").await, Err(Refusal::NotFound(_))));
 }
 
 /// What is asked afterwards.

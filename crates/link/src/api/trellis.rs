@@ -15,6 +15,7 @@ use super::account::{Who, new_token};
 use super::{hex, random, random_id, sha256};
 use crate::identity::parse_key;
 use crate::link::Link;
+use crate::log_tail;
 use crate::watch::Departure;
 
 /// Audit entries in one answer.
@@ -40,6 +41,27 @@ fn role(name: &str) -> Result<Role, Refusal> {
 /// How a key is named where people read it.
 pub fn fingerprint(key: &[u8]) -> String {
     hex(&sha256(key)[..8])
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadLog {
+    #[serde(default)]
+    after: Option<String>,
+}
+
+#[derive(Serialize)]
+pub struct LogPart {
+    text: String,
+    next: String,
+}
+
+/// What this SuperLink wrote to its log after a place; without one, the last lines.
+pub async fn read_log(_: &Link, _: &Who, asked: ReadLog) -> Result<LogPart, Refusal> {
+    let misplaced = |text: &str| invalid(format!("'{text:.40}' is no place in a log: use `next` of the part before"));
+    let parse = |text: &String| log_tail::Place::parse(text).ok_or_else(|| misplaced(text));
+    let (text, next) = log_tail::after(asked.after.as_ref().map(parse).transpose()?);
+    Ok(LogPart { text, next: next.to_string() })
 }
 
 #[derive(Serialize)]

@@ -488,6 +488,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ApproveLogin", Http, Account(View), json!(approve_login)),
     Rpc::new(TRELLIS, "ReportTraining", Http, App, report_training).at_most(training::MAX_REPORT_BYTES),
     Rpc::new(TRELLIS, "RunHistory", Http, Account(View), run_history),
+    Rpc::new(TRELLIS, "ReadLog", Http, Account(Administer), json!(read_log)),
     Rpc::new(TRELLIS, "Watch", Http, Account(View), watch).held(),
 ];
 

@@ -66,9 +66,14 @@ async fn plan_for(api: &Api, name: &str, document: &str, role: Role) -> Answer {
 
 pub async fn delete(api: Arc<Api>, call: Call) -> Answer {
     let name = call.part("federation");
-    api.platform.delete(name).await?;
-    tracing::info!(federation = name, by = call.caller.name, "federation is to go");
+    let purge = call.query.flag("purge");
+    api.platform.delete(name, purge).await?;
+    tracing::info!(federation = name, by = call.caller.name, purge, "federation is to go");
     empty(StatusCode::ACCEPTED)
+}
+
+pub async fn past(api: Arc<Api>, _call: Call) -> Answer {
+    ok(&api.platform.past_federations().await?)
 }
 
 pub async fn plan(api: Arc<Api>, call: Call) -> Answer {

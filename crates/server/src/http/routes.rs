@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use http::Method;
 use trellis_api::{
     Apps, Connection, Event, FederationDetail, FederationSummary, IssuedToken, LogPart, Me, NewRun, NewToken, Node,
-    NodeChange, PlanReport, Pool, Role, Run, Token, TrainingRounds,
+    NodeChange, PastFederation, PlanReport, Pool, Role, Run, Token, TrainingRounds,
 };
 
 use super::fault::Kind;
@@ -24,6 +24,11 @@ const MOST_ROUNDS: u64 = 1 << 53;
 const DRY_RUN: Parameter = Parameter {
     name: "dry_run",
     about: "Says what would be done, as a PlanReport, and does nothing.",
+    form: Form::Flag,
+};
+const PURGE: Parameter = Parameter {
+    name: "purge",
+    about: "Its runs go with it; those of a federation that is gone already go at once.",
     form: Form::Flag,
 };
 const IF_MATCH: Parameter = Parameter {
@@ -166,10 +171,19 @@ pub static ROUTES: &[Route] = &[
         path: "/federations/{federation}",
         role: Role::Admin,
         id: "delete_federation",
-        about: "Take a federation away; repeated, the same",
+        about: "Take a federation away; repeated, the same. Its runs stay listed unless it is purged",
+        query: &[PURGE],
         gives: gives![202 "It is going." NONE],
         refuses: &[Kind::CONFLICT],
         handler: answered_by!(federations::delete),
+        ..PLAIN
+    },
+    Route {
+        path: "/past-federations",
+        id: "list_past_federations",
+        about: "Federations that are gone and whose runs are kept, by name",
+        gives: gives![200 "All of them." Content::Json(&[list_of::<PastFederation>])],
+        handler: answered_by!(federations::past),
         ..PLAIN
     },
     Route {
@@ -247,7 +261,7 @@ pub static ROUTES: &[Route] = &[
     Route {
         path: "/federations/{federation}/runs",
         id: "list_runs",
-        about: "Runs of a federation, the newest first",
+        about: "Runs of a federation, the newest first; also of one that is gone and was not purged",
         query: list::PARAMETERS,
         gives: gives![200 "A page." Content::Json(&[page_of::<Run>])],
         refuses: &[Kind::NOT_NOW, Kind::REFUSED],

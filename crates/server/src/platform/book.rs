@@ -1,14 +1,12 @@
 //! The runs of a federation as they were last heard of: they can be told of while the SuperLink is away. So many as fit; the
-//! oldest are left to the SuperLink.
+//! oldest are left to the SuperLink. Runs of an earlier SuperLink of the federation are among them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trellis_api::{Run, RunState, Training};
 use trellis_plan::Heard;
-
-/// Runs that are remembered for a federation.
-pub const MAX_RUNS: usize = 1_000;
+use trellis_registry::MAX_RUNS;
 
 #[derive(Clone, Default)]
 pub struct RunBook {
@@ -31,14 +29,22 @@ impl RunBook {
 
     /// Runs that are not over; `None`: nobody knows.
     pub fn active(&self) -> Option<u32> {
-        let active = self.runs.values().filter(|run| run.state != RunState::Finished).count();
-        self.complete.then(|| u32::try_from(active).unwrap_or(u32::MAX))
+        self.complete.then(|| u32::try_from(self.unfinished().count()).unwrap_or(u32::MAX))
+    }
+
+    pub fn unfinished(&self) -> impl Iterator<Item = &Run> {
+        self.runs.values().map(Arc::as_ref).filter(|run| run.state != RunState::Finished)
+    }
+
+    /// Adds a stored run, unless something newer is known of it.
+    pub fn recall(&mut self, run: Run) {
+        self.runs.entry(run.id.clone()).or_insert_with(|| Arc::new(run));
+        self.forget_oldest();
     }
 
     /// What is known of those that are not over, for who decides how many nodes there are.
     pub fn heard(&self) -> Heard {
-        let active = self.runs.values().filter(|run| run.state != RunState::Finished);
-        let seconds = active.filter_map(|run| run.training.as_ref()?.round_seconds);
+        let seconds = self.unfinished().filter_map(|run| run.training.as_ref()?.round_seconds);
         let round_ms = seconds.map(|seconds| (seconds * 1000.0) as u64).max();
         Heard { round_ms, waits_for: None }
     }

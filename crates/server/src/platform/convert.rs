@@ -37,6 +37,17 @@ pub fn run(federation: &str, run: proto::Run) -> Run {
     }
 }
 
+/// A run that will not be heard of again; one that is over stays as it is.
+pub fn ended(run: Run, outcome: &str, why: &str) -> Run {
+    match run.state {
+        RunState::Finished => run,
+        _ => {
+            let outcome = Some(outcome.to_owned());
+            Run { state: RunState::Finished, outcome, details: why.to_owned(), ..run }
+        }
+    }
+}
+
 /// `None`: the key is ours, or the value has no form in the API.
 fn setting((key, value): (String, proto::Scalar)) -> Option<(String, Scalar)> {
     let value = match value.scalar? {

@@ -8,11 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trellis_api::LogPart;
+use trellis_client::ReadLog;
+use trellis_plan::ResourceId;
+use trellis_spec::Runtime;
 
 use super::Refusal;
 use super::document::{invalid, wrong};
 use super::runs::LONGEST_WAIT;
 use super::shared::Shared;
+use super::superlink::{refusal, superlink};
+use super::view::View;
 
 /// A part of a log is at most so long.
 const MAX_PART_BYTES: u64 = 64 << 10;
@@ -20,6 +25,7 @@ const MAX_PART_BYTES: u64 = 64 << 10;
 const LAST_LINES: usize = 200;
 /// Between looks at a file that has not grown.
 const GLANCE: Duration = Duration::from_millis(200);
+const REMOTE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which file, by its number in the file system, and how far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +48,41 @@ pub async fn read(shared: &Shared, path: PathBuf, after: Option<&str>, wait: boo
         }
         tokio::select! {
             () = tokio::time::sleep(GLANCE) => {}
+            () = shared.stopped() => {}
+        }
+    }
+}
+
+/// The same for a SuperLink on another machine, which tells the newest part of its log. Where it does not, the refusal
+/// says where the log is.
+pub async fn of_superlink(
+    shared: &Shared,
+    view: &View,
+    id: &ResourceId,
+    after: Option<&str>,
+    wait: bool,
+) -> Result<LogPart, Refusal> {
+    let place = shared.sites.log_place(view, id).await;
+    let superlink = match superlink(&shared.sites, view) {
+        Ok(superlink) if view.federation.as_ref().is_some_and(|it| it.runtime == Runtime::Trellis) => superlink,
+        Ok(_) => return Err(Refusal::NotFound(place)),
+        Err(refusal) => return Err(Refusal::NotNow(format!("{refusal}; {place}"))),
+    };
+    let mut after = after.map(str::to_owned);
+    let until = tokio::time::Instant::now() + LONGEST_WAIT;
+    loop {
+        let told = match superlink.call(&ReadLog { after: after.clone() }).await {
+            // An older SuperLink.
+            Err(error) if error.is_unknown_call() => return Err(Refusal::NotFound(place)),
+            Err(error) if error.may_pass() => return Err(Refusal::NotNow(format!("{}; {place}", refusal(&error)))),
+            told => told.map_err(|error| refusal(&error))?,
+        };
+        if !wait || !told.text.is_empty() || tokio::time::Instant::now() >= until || shared.is_stopping() {
+            return Ok(LogPart { text: told.text, next: told.next, ended: false });
+        }
+        after = Some(told.next);
+        tokio::select! {
+            () = tokio::time::sleep(REMOTE_POLL_INTERVAL) => {}
             () = shared.stopped() => {}
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use trellis_api::{LogPart, NewRun, Run, RunState, TrainingReport, TrainingRounds};
 use trellis_client::{Error, LogStream, RunHistory, SuperLink};
-use trellis_spec::Runtime;
+use trellis_spec::{Name, Runtime};
 
 use super::shared::Shared;
 use super::superlink::{address, refusal, superlink};
@@ -25,6 +25,12 @@ pub fn list(view: &View) -> Result<Vec<Run>, Refusal> {
         return Err(Refusal::NotNow(format!("the SuperLink of {} has not told of its runs yet", view.name)));
     }
     Ok(view.runs.newest())
+}
+
+/// The stored runs of a federation that is gone, newest first; none: it never was, or was purged.
+pub async fn past(shared: &Shared, name: &Name) -> Result<Vec<Run>, Refusal> {
+    let runs = shared.stored_runs(name).await?.into_iter();
+    Ok(runs.map(|run| convert::ended(run, "stopped", "the federation was deleted")).collect())
 }
 
 pub async fn get(shared: &Shared, view: &View, id: &str) -> Result<Run, Refusal> {
@@ -51,12 +57,15 @@ pub async fn start(shared: &Shared, view: &View, new: &NewRun, by: &str) -> Resu
         // The run has started: to refuse now would make the caller start another one.
         tracing::error!(federation = %view.name, run = run.id, by, "who started the run cannot be stored: {error}");
     }
-    shared.views.note_run(&view.name, run.clone());
+    shared.note_run(&view.name, run.clone()).await;
     Ok(run)
 }
 
 pub async fn stop(shared: &Shared, view: &View, id: &str) -> Result<Run, Refusal> {
     let number = number(view, id)?;
+    if let Some(run) = view.runs.get(id).filter(|run| run.state == RunState::Finished) {
+        return Ok(run.clone());
+    }
     let superlink = superlink(&shared.sites, view)?;
     let run = ask(view, &superlink, number).await?;
     if run.state == RunState::Finished {
@@ -68,7 +77,7 @@ pub async fn stop(shared: &Shared, view: &View, id: &str) -> Result<Run, Refusal
     if let (Err(error), true) = (stopped, run.state != RunState::Finished) {
         return Err(refusal(&error));
     }
-    shared.views.note_run(&view.name, run.clone());
+    shared.note_run(&view.name, run.clone()).await;
     Ok(run)
 }
 
@@ -157,7 +166,10 @@ async fn ask(view: &View, superlink: &SuperLink, id: u64) -> Result<Run, Refusal
         Err(Error::Refused { status: 404, .. }) => None,
         found => found.map_err(|error| refusal(&error))?.into_iter().find(|run| run.run_id == id),
     };
-    let run = found.ok_or_else(|| unknown(view, &id.to_string()))?;
+    let run = found.ok_or_else(|| match view.runs.get(&id.to_string()) {
+        Some(_) => without_log(view.name.as_str(), &id.to_string()),
+        None => unknown(view, &id.to_string()),
+    })?;
     let mut run = convert::run(view.name.as_str(), run);
     if let Some(known) = view.runs.get(&run.id) {
         run.training.clone_from(&known.training);
@@ -169,6 +181,13 @@ async fn ask(view: &View, superlink: &SuperLink, id: u64) -> Result<Run, Refusal
 fn number(view: &View, id: &str) -> Result<u64, Refusal> {
     // Only as it is told: otherwise one run had several names.
     id.parse().ok().filter(|number: &u64| number.to_string() == id).ok_or_else(|| unknown(view, id))
+}
+
+/// The SuperLink of a run that is known is gone.
+pub fn without_log(federation: &str, id: &str) -> Refusal {
+    Refusal::NotFound(format!(
+        "run {id} was on an earlier SuperLink of {federation}: its log went with that SuperLink, its result is kept"
+    ))
 }
 
 fn unknown(view: &View, id: &str) -> Refusal {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use trellis_api::Run;
 use trellis_plan::{Clock, Controller, Driver, Settings, Store};
 use trellis_registry::{Registry, RegistryError};
 use trellis_spec::{Federation, Name};
@@ -138,6 +139,29 @@ impl Shared {
             tracing::error!(federation = %name, "who started its runs cannot be read: {error}");
             BTreeMap::new()
         })
+    }
+
+    /// Notes a run, and stores it if it is new or in another state.
+    pub async fn note_run(&self, name: &Name, run: Run) {
+        let Some(run) = self.views.note_run(name, run) else { return };
+        let text = serde_json::to_string(&run).expect("a run is plain data");
+        let kept = self.registry.keep_run(name, &run.id, (run.submitted_at * 1000.0) as u64, text).await;
+        if let Err(error) = kept {
+            tracing::error!(federation = %name, run = run.id, "the run cannot be stored: {error}");
+        }
+    }
+
+    /// The stored runs of a federation, newest first; it may be gone.
+    pub async fn stored_runs(&self, name: &Name) -> Result<Vec<Run>, RegistryError> {
+        let texts = self.registry.runs(name).await?;
+        // A run that another version stored in another form is no loss.
+        Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
+    }
+
+    /// Adds the stored runs to what is known of a federation.
+    pub async fn recall(&self, name: &Name) -> Result<(), RegistryError> {
+        self.views.recall(name, self.stored_runs(name).await?);
+        Ok(())
     }
 
     /// A clock that nothing wakes, for who looks once.

@@ -15,6 +15,7 @@ use trellis_spec::{self as spec, Federation, Name};
 use super::preview::{self, NO_SERVER, NOT_APPLIED, Observer, PreviewDriver};
 use super::shared::Bells;
 use super::simulated::{SimulatedDriver, SimulatedSites};
+use super::view::View;
 use super::{PlatformSettings, StartError};
 
 /// Below the home: what the drivers of OpenNebula sites keep.
@@ -40,7 +41,11 @@ pub struct Sites {
 pub type Remembered = BTreeMap<Name, Option<spec::Site>>;
 
 enum Kind {
-    Real { local: Arc<LocalDriver>, one: Arc<OneHouse>, kube: Arc<KubeHouse> },
+    Real {
+        local: Arc<LocalDriver>,
+        one: Arc<OneHouse>,
+        kube: Arc<KubeHouse>,
+    },
     Simulated(Arc<SimulatedDriver>),
     /// No driver is open: sites can be planned, not observed.
     Closed,
@@ -108,8 +113,7 @@ impl Sites {
         let mut drivers = self.drivers(None, remembered);
         let mut notes = Vec::new();
         for site in &federation.sites {
-            let (is_local, is_known) =
-                (matches!(site.driver, spec::Driver::Local { .. }), known.contains(&site.name));
+            let (is_local, is_known) = (matches!(site.driver, spec::Driver::Local { .. }), known.contains(&site.name));
             let observer = match &self.kind {
                 // Both observe only processes that this server started.
                 Kind::Simulated(_) => Observer::Driver(self.usual()),
@@ -158,6 +162,19 @@ impl Sites {
             Kind::Real { kube, .. } if kube.keeps(&id.federation, &id.site) => None,
             Kind::Real { local, .. } => Some(local.log_path(id)),
             Kind::Simulated(_) | Kind::Closed => None,
+        }
+    }
+
+    /// Where a part writes what it says if that is not on this machine, in words.
+    pub async fn log_place(&self, view: &View, id: &ResourceId) -> String {
+        let site = view.federation.iter().flat_map(|federation| &federation.sites).find(|site| site.name == id.site);
+        match (&self.kind, site.map(|site| &site.driver)) {
+            (Kind::Real { one, .. }, _) if one.keeps(&id.federation, &id.site) => one.log_place(id).await,
+            (Kind::Real { .. }, Some(spec::Driver::Kubernetes(kube))) => {
+                let command = trellis_driver_kube::log_command(kube, id);
+                format!("the log of {} is in the cluster of site {}: {command}", id.part.name(), id.site)
+            }
+            _ => format!("{} has no log on this machine", id.part.name()),
         }
     }
 

@@ -295,15 +295,24 @@ impl Views {
         }
     }
 
-    /// Notes a run. One that is new, or in another state, is told of.
-    pub fn note_run(&self, name: &Name, run: Run) {
+    /// Notes a run. One that is new, or in another state, is told of and returned.
+    pub fn note_run(&self, name: &Name, run: Run) -> Option<Run> {
         let mut news = None;
         self.note(name, |view| {
             news = Arc::make_mut(&mut view.runs).note(run);
         });
-        if let Some(run) = news {
-            self.tell(Event::Run { run });
+        if let Some(run) = &news {
+            self.tell(Event::Run { run: run.clone() });
         }
+        news
+    }
+
+    /// Adds stored runs to a federation. They are no news.
+    pub fn recall(&self, name: &Name, runs: Vec<Run>) {
+        self.note(name, |view| {
+            let book = Arc::make_mut(&mut view.runs);
+            runs.into_iter().for_each(|run| book.recall(run));
+        });
     }
 
     pub fn tell(&self, event: Event) {

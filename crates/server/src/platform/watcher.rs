@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use trellis_api::{Event, Run, RunState, Training, TrainingReport};
 use trellis_client::{Error, RunHistory, SuperLink, Watch};
 use trellis_spec::Name;
+use trellis_wire::proto;
 
 use super::convert;
 use super::shared::Shared;
@@ -28,6 +29,7 @@ const IDLE_GLANCE: Duration = Duration::from_secs(2);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 /// Runs that were over before anybody watched, and whose rounds are looked at all the same: the newest.
 const MAX_OLD_HISTORIES: usize = 50;
+const LOST: &str = "the SuperLink does not know this run any more";
 
 pub struct Watcher {
     shared: Arc<Shared>,
@@ -161,7 +163,11 @@ impl Watcher {
 
     /// Looks at all runs.
     async fn look(&mut self, superlink: &SuperLink) -> Result<(), Error> {
+        // Read before the list: a run that is submitted meanwhile is not missing from it.
+        let view = self.shared.views.get(&self.name);
+        let unfinished: Vec<Run> = view.iter().flat_map(|view| view.runs.unfinished().cloned()).collect();
         let mut runs = superlink.list_runs(None).await?;
+        self.note_lost(superlink, &runs, unfinished).await?;
         runs.sort_by_key(|run| std::cmp::Reverse(run.pending_at.clone()));
         let quiet = !self.has_listed;
         let mut starters = if quiet { self.shared.starters(&self.name).await } else { BTreeMap::new() };
@@ -181,6 +187,18 @@ impl Watcher {
                 Arc::make_mut(&mut view.runs).complete = true;
             }
         });
+        Ok(())
+    }
+
+    /// Ends runs that the SuperLink does not know: it lost its state, or another one is in its place.
+    async fn note_lost(&self, superlink: &SuperLink, told: &[proto::Run], known: Vec<Run>) -> Result<(), Error> {
+        for run in known {
+            let Ok(id) = run.id.parse() else { continue };
+            let is_there = told.iter().any(|told| told.run_id == id) || is_known(superlink, id).await?;
+            if !is_there {
+                self.shared.note_run(&self.name, convert::ended(run, "failed", LOST)).await;
+            }
+        }
         Ok(())
     }
 
@@ -206,8 +224,15 @@ impl Watcher {
         if followed.last.is_some() {
             run.training = Some(followed.training.clone());
         }
-        self.shared.views.note_run(&self.name, run);
+        self.shared.note_run(&self.name, run).await;
         Ok(())
+    }
+}
+
+async fn is_known(superlink: &SuperLink, id: u64) -> Result<bool, Error> {
+    match superlink.list_runs(Some(id)).await {
+        Err(Error::Refused { status: 404, .. }) => Ok(false),
+        found => Ok(found?.iter().any(|run| run.run_id == id)),
     }
 }
 

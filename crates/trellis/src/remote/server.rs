@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use trellis_api::{CallError, Client, Detail, FederationSummary, Problem};
+use trellis_api::{CallError, Client, Detail, Problem};
 use trellis_client::{Patience, Security, Target, Token, Trust};
 use trellis_server::Refusal;
 
@@ -170,12 +170,17 @@ pub async fn meant(client: &Client, named: Option<&str>) -> Result<String, Troub
     if let Some(name) = named {
         return Ok(name.to_owned());
     }
-    match client.federations().await?.as_slice() {
-        [FederationSummary { name, .. }] => Ok(name.clone()),
+    let names: Vec<String> = client.federations().await?.into_iter().map(|federation| federation.name).collect();
+    only(&names)
+}
+
+/// The only one of these federations.
+pub fn only(names: &[String]) -> Result<String, Trouble> {
+    match names {
+        [name] => Ok(name.clone()),
         [] => Err(Trouble::failed("there is no federation", Some("start one with `trellis up`"))),
         many => {
-            let names: Vec<&str> = many.iter().map(|federation| federation.name.as_str()).collect();
-            let what = format!("there are {} federations: {}", many.len(), names.join(", "));
+            let what = format!("there are {} federations: {}", many.len(), many.join(", "));
             Err(Trouble::usage(what, "name one with --federation NAME"))
         }
     }

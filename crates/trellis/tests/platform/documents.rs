@@ -100,6 +100,9 @@ fn without_a_server_a_plan_knows_what_the_last_server_left() {
     eventually("no server", || scene.processes(Some("server")).is_empty().then_some(()));
     scene.write("good.yaml", &GOOD.replace("nodes: 1", "nodes: 2"));
     let (before, plan) = (names(&scene.home()), scene.good(&["plan", "-f", "good.yaml"]));
-    assert!(plan.contains("its document changes") && plan.contains("not observed for a preview: no server runs"), "{plan}");
+    assert!(
+        plan.contains("its document changes") && plan.contains("not observed for a preview: no server runs"),
+        "{plan}"
+    );
     assert_eq!(names(&scene.home()), before, "the plan leaves no file");
 }

@@ -3,6 +3,7 @@
 mod documents;
 mod keeper;
 mod kubernetes;
+mod opennebula;
 mod scene;
 mod server;
 mod up;

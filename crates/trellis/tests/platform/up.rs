@@ -10,7 +10,7 @@ use crate::scene::{Scene, eventually};
 #[test]
 fn up_train_and_down_leaves_nothing() {
     let scene = Scene::new();
-    let up = scene.json(&["up", "--detach", "--nodes", "2"]);
+    let up = scene.json(&["up", "--detach", "--nodes", "2", "--timeout", "2m"]);
     assert_eq!(up["federation"]["state"], "ready");
     assert_eq!(up["connection"]["insecure"], false);
     let config = std::fs::read_to_string(scene.path(".flwr/config.toml")).expect("the connection of flwr");
@@ -49,6 +49,19 @@ fn up_train_and_down_leaves_nothing() {
     let config = std::fs::read_to_string(scene.path(".flwr/config.toml")).unwrap_or_default();
     assert!(!config.contains("[superlink.local]\naddress"), "{config}");
     assert!(std::path::Path::new(&model).exists(), "models stay: {model}");
+    the_history_of_runs_stays(&scene, &runs["items"][0]);
+}
+
+/// Without a server, until it is purged.
+fn the_history_of_runs_stays(scene: &Scene, run: &serde_json::Value) {
+    assert_eq!(&scene.json(&["runs"])["items"][0], run);
+    assert_eq!(&scene.json(&["runs", run["id"].as_str().expect("an id"), "--federation", "local"]), run);
+    scene.good(&["delete", "local", "--purge"]);
+    let (code, told) = scene.bad(&["runs"]);
+    assert!(code == 1 && told.contains("no server runs"), "{told}");
+    let (code, told) = scene.bad(&["delete", "local", "--purge"]);
+    assert!(code == 1 && told.contains("no federation"), "{told}");
+    eventually("nobody", || scene.processes(None).is_empty().then_some(()));
 }
 
 #[test]
