@@ -1,6 +1,7 @@
 //! `trellis model`: the checkpoints of native trainings, from the directory they are kept in. Calls no SuperLink, and changes
 //! no checkpoint.
 
+mod elsewhere;
 mod export;
 mod list;
 mod show;

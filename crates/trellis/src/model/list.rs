@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use trellis_models::{Entry, Manifest, Metrics};
 
+use super::elsewhere::{self, Elsewhere};
 use super::{PlaceArgs, trouble};
-use crate::remote::{Cell, Column, OutputArgs, Table, Tone, Trouble, explain, moment, remark};
+use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, Trouble, clean, explain, moment, remark};
 use crate::settings::size::rounded;
 
 /// How many metrics fit into a line.
@@ -16,6 +17,9 @@ const SHOWN_METRICS: usize = 3;
 struct Listing {
     models: String,
     checkpoints: Vec<Line>,
+    /// Those that are not on this machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    elsewhere: Vec<Elsewhere>,
 }
 
 /// A checkpoint, as much as its manifest tells.
@@ -57,12 +61,16 @@ pub(super) fn run(run: Option<&str>, place: &PlaceArgs, output: &OutputArgs) -> 
     }
     sort_by_age(&mut entries);
     let models = store.root().display().to_string();
-    let listing = Listing { checkpoints: entries.into_iter().map(Line::from).collect(), models };
+    let elsewhere = if place.models.is_none() { elsewhere::list(run)? } else { Vec::new() };
+    let listing = Listing { checkpoints: entries.into_iter().map(Line::from).collect(), models, elsewhere };
     output.print(&listing, || match (listing.checkpoints.as_slice(), run) {
         ([], Some(run)) => remark(&format!("No checkpoints of run {run} in {}.", listing.models)),
         ([], None) => remark(&format!("No checkpoints in {}; --models names another directory.", listing.models)),
         (lines, _) => table(lines).print(),
     });
+    if output.format == Format::Table {
+        listing.elsewhere.iter().for_each(|one| remark(&clean(&one.words())));
+    }
     Ok(())
 }
 
