@@ -6,9 +6,8 @@
 //! These parts follow OpenNebula 7.5 (`tests/flow.rs`): the requests that each state of a service accepts (WARNING:
 //! neither `recover` nor `scale`; COOLDOWN: `recover`), the watchdog of OneFlow (POWEROFF, UNKNOWN and failures cause
 //! WARNING, which outlasts the VM; any VM of the role that comes up ends it), FAILED_SCALING after a `recover` that
-//! fails again, DELETE with children before parents, the right to retry VMs (ADMIN), VM quotas. Known differences,
+//! fails again, DELETE and `recover` with `delete` with children before parents, the right to retry VMs (ADMIN), VM quotas. Known differences,
 //! beside the list in `tests/story/differences.rs`:
-//! - `recover` with `delete` removes a service at once; a real one is UNDEPLOYING first, children before parents.
 //! - Only a VM of `faults.unplaced` has a `SCHED_MESSAGE`; the scheduler places all others at once.
 //! - A VM never hangs while it stops or boots; a real one can, and then only an administrator can recover it.
 //! - Only user quotas for VMs exist: `VMS`, `CPU`, `MEMORY`. Groups, datastores, networks and images have none.

@@ -196,6 +196,17 @@ fn each_state_takes_what_the_real_one_takes_and_refuses_the_rest_in_its_words() 
     }
 }
 
+#[test]
+fn a_service_that_is_recovered_with_delete_is_undeploying_until_its_vms_are_gone() {
+    let mut cloud = cloud();
+    let id = service(&mut cloud, plain(1));
+    cloud.services.get_mut(&id).expect("it is there").state = ServiceState::FailedUndeploying;
+    cloud.recover_service(0, id, true).expect("it is taken");
+    assert_eq!(cloud.services[&id].state, ServiceState::Undeploying);
+    pass(&mut cloud, 60);
+    assert!(!cloud.services.contains_key(&id) && cloud.vms.values().all(|vm| vm.state == VmState::Done));
+}
+
 fn shown(cloud: &Cloud, service: Id) -> (&'static str, i64, i64) {
     let known = &cloud.services[&service];
     (known.state.name(), known.roles[0].state as i64, known.roles[0].cardinality)

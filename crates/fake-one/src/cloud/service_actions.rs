@@ -177,6 +177,7 @@ impl Cloud {
         self.services.get_mut(&id).expect("it is there").roles[at].awaited = Some(awaited);
     }
 
+    /// Ends all VMs at once. The service is UNDEPLOYING until they are gone, children before parents.
     fn recover_delete(&mut self, id: Id) -> Result<(), FlowError> {
         let service = self.services[&id].clone();
         if let Some(role) = service.roles.iter().find(|role| role.cardinality < 0) {
@@ -188,11 +189,9 @@ impl Cloud {
                 let _ = self.recover_vm(vm, 3);
             }
         }
-        self.services.remove(&id);
-        for network in service.made {
-            // Its VMs give their addresses back a moment later; what remains is shown in the pool.
-            let _ = self.delete_network(network);
-        }
+        let service = self.services.get_mut(&id).expect("it was there");
+        (service.removing, service.stuck) = (None, false);
+        self.begin_undeploy(id);
         Ok(())
     }
 

@@ -123,6 +123,13 @@ fn train_in_pods() {
     let told = scene.json(&["nodes"]);
     let known = told["items"].as_array().expect("nodes").iter().filter(|node| node["phase"] == "ready");
     assert_eq!(known.count(), 2, "{told}");
+    // The SuperLink tells its log; for a node the command is told that shows it.
+    let log = scene.good(&["logs", "--part", "coordinator"]);
+    assert!(log.contains("starting SuperLink"), "{log}");
+    let (code, told) = scene.bad(&["logs", "--part", "cpu-0"]);
+    assert!(code == 1 && told.contains("kubectl") && told.contains("trellis.dev/part=cpu-0"), "{told}");
+    let models = scene.json(&["model", "ls"]);
+    assert!(models["elsewhere"][0]["copy"].as_str().is_some_and(|copy| copy.contains("kubectl")), "{models}");
 
     scene.good(&["scale", "cpu=1"]);
     eventually("one to go", || (nodes(&scene)["present"] == 1).then_some(()));
