@@ -4,7 +4,7 @@ use trellis_api::{Client, Run};
 use trellis_server::Platform;
 
 use crate::home::Home;
-use crate::remote::{ServerArgs, Trouble, explain, only};
+use crate::remote::{ServerArgs, Trouble, explain, only, remark};
 
 pub enum RunSource {
     Server(Client),
@@ -26,7 +26,10 @@ impl RunSource {
         let platform = offline().await?;
         match platform.federations().is_empty() && platform.past_federations().await?.is_empty() {
             true => server.found().map(|found| RunSource::Server(found.client)),
-            false => Ok(RunSource::Offline(platform)),
+            false => {
+                remark("No server runs on this machine: these are runs as they were last seen.");
+                Ok(RunSource::Offline(platform))
+            }
         }
     }
 

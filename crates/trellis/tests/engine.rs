@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 use trellis_api::{Event, NewRun, Role, Run, RunState, Scalar, State};
 use trellis_client::{ReadLog, Security, SuperLink, Target, Token, Trust};
 use trellis_server::{Platform, PlatformSettings, Refusal};
+use trellis_spec::Name;
 
 /// Far more than anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -109,6 +110,8 @@ async fn a_document_comes_true_and_trains() {
     // Without a server, too.
     remembered(&Platform::offline(Some(home.path())).await.expect("it can be read"), &ended).await;
     let platform = restarted(settings).await;
+    the_next_superlink_does_not_know_a_run(&platform, ended).await;
+    assert_eq!(platform.runs("lab").await.expect("they are kept").len(), 2);
     platform.delete("lab", true).await.expect("its runs are there");
     assert!(matches!(platform.runs("lab").await, Err(Refusal::NotFound(_))), "they were purged");
     assert!(matches!(platform.delete("lab", true).await, Err(Refusal::NotFound(_))));
@@ -137,6 +140,20 @@ async fn the_superlink_tells_its_log(platform: &Platform) {
     assert!(!rest.text.contains(&log.text), "it goes on where it was");
     assert!(superlink.call(&ReadLog { after: Some("nowhere".to_owned()) }).await.is_err());
     assert!(SuperLink::new(target(None)).call(&ReadLog { after: None }).await.is_err(), "only for admins");
+}
+
+/// One that was at work when its SuperLink was lost.
+async fn the_next_superlink_does_not_know_a_run(platform: &Platform, run: Run) {
+    let lost = Run { id: "5".to_owned(), state: RunState::Running, outcome: None, ..run };
+    let (name, text) = (Name::new("lab").expect("a name"), serde_json::to_string(&lost).expect("JSON"));
+    platform.registry().keep_run(&name, "5", 1, text).await.expect("it is stored");
+    let mut events = platform.events();
+    platform.apply("lab", DOCUMENT, Some(0)).await.expect("it is kept");
+    let (_, lost) = follow(&mut events, "5").await;
+    assert_eq!(lost.outcome.as_deref(), Some("failed"));
+    assert!(lost.details.contains("does not know this run"), "{lost:?}");
+    platform.delete("lab", false).await.expect("it is there");
+    while !matches!(next(&mut events).await.as_ref(), Event::Gone { federation } if federation == "lab") {}
 }
 
 /// What is known of a run whose federation is gone.
