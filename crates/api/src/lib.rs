@@ -22,7 +22,8 @@ pub use list::{MAX_PAGE, Page, USUAL_PAGE};
 pub use plan::{PlanReport, PlannedAction, SiteTemplate};
 pub use problem::{Detail, PROBLEM_JSON, Problem};
 pub use run::{
-    AppDescription, Apps, Bundle, LogPart, NewRun, Run, RunState, Scalar, SettingDescription, Training, TrainingRounds,
+    AppDescription, Apps, Bundle, LogPart, ModelFile, NewRun, Run, RunState, Scalar, SettingDescription, Training,
+    TrainingRounds,
 };
 pub use token::{IssuedToken, Me, NewToken, Role, Token};
 pub use trellis_client::{ClientReport, FindingReport, MetricReport, PhaseReport, TrainingReport};

@@ -40,6 +40,21 @@ pub struct Run {
     pub training: Option<Training>,
 }
 
+/// The model of a round of a native run, as a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ModelFile {
+    pub run: String,
+    pub round: u64,
+    /// Of the last round of its run.
+    #[serde(rename = "final")]
+    pub is_final: bool,
+    /// Below `/federations/{federation}/models`, to download it.
+    pub path: String,
+    pub bytes: u64,
+    pub strategy: String,
+    pub saved_at: f64,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {

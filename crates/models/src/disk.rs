@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat_with};
 use rustix::io::Errno;
 
 use crate::error::ModelError;
@@ -238,6 +238,31 @@ pub fn names(path: &Path) -> Result<Vec<String>, ModelError> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Opens a file by its directories below `root`, none of which may be a link; `None`: there is no such file.
+pub fn open_beneath(root: &Path, path: &[&str]) -> Result<Option<File>, ModelError> {
+    let whole = || path.iter().fold(root.to_owned(), |whole, part| whole.join(part));
+    let (file, directories) = path.split_last().expect("a path names a file");
+    let open = || {
+        let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut place = openat(CWD, root, directory, Mode::empty())?;
+        for name in directories {
+            place = openat(&place, *name, directory | OFlags::NOFOLLOW, Mode::empty())?;
+        }
+        // A pipe in its place must not hold whoever opens it.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        openat(&place, *file, flags, Mode::empty())
+    };
+    match open() {
+        Ok(found) => {
+            let found = File::from(found);
+            let is_file = found.metadata().map_err(ModelError::disk("read", &whole()))?.is_file();
+            Ok(is_file.then_some(found))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(error) => Err(ModelError::disk("read", &whole())(error.into())),
+    }
 }
 
 /// Whether a crash, or somebody at work, left this name.

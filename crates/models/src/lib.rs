@@ -21,4 +21,4 @@ pub use error::ModelError;
 pub use export::{Export, Format, export};
 pub use manifest::{App, FileFacts, MANIFEST_FORMAT, Manifest, Measured, Metrics, Origin};
 pub use model_file::read_model;
-pub use store::{Checkpoint, Entry, LATEST, Loaded, ModelStore, Skipped};
+pub use store::{Checkpoint, Entry, LATEST, Loaded, ModelStore, Skipped, is_run_id};

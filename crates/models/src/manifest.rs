@@ -56,6 +56,11 @@ impl Manifest {
         std::iter::successors(self.resumed_from.as_ref(), |origin| origin.before.as_deref()).collect()
     }
 
+    /// Of the model alone.
+    pub fn model_bytes(&self) -> u64 {
+        self.files.get(crate::store::MODEL_FILE).map_or(0, |facts| facts.bytes)
+    }
+
     /// Of all its files.
     pub fn bytes(&self) -> u64 {
         self.files.values().map(|facts| facts.bytes).sum()

@@ -9,6 +9,7 @@ mod reading;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use trellis_strategy::{Model, State};
@@ -22,7 +23,7 @@ use crate::{safetensors, state};
 /// The link to the checkpoint that was saved last.
 pub const LATEST: &str = "latest";
 const ROUND: &str = "round-";
-const MODEL_FILE: &str = "model.safetensors";
+pub const MODEL_FILE: &str = "model.safetensors";
 const STATE_FILE: &str = "state.safetensors";
 const MANIFEST_FILE: &str = "manifest.json";
 
@@ -58,6 +59,13 @@ pub struct Entry {
     /// Whether the link `latest` of its run points to it.
     pub latest: bool,
     pub manifest: Result<Manifest, ModelError>,
+}
+
+impl Entry {
+    /// Its model, below the root of the store.
+    pub fn model_path(&self) -> String {
+        format!("{}/{}/{MODEL_FILE}", self.run_id, round_name(self.round))
+    }
 }
 
 #[derive(Debug)]
@@ -146,7 +154,7 @@ impl ModelStore {
         Ok(removed)
     }
 
-    /// Removes the checkpoint of a round, if it is there.
+    /// Removes the checkpoint of a round, if it is there. `latest` then points to the newest that is left.
     pub fn remove(&self, run: &str, round: u64) -> Result<(), ModelError> {
         let directory = self.run_dir(run)?;
         let place = directory.join(round_name(round));
@@ -154,17 +162,56 @@ impl ModelStore {
             return Ok(());
         }
         let _lock = self.disk.lock(&directory)?;
-        self.disk.withdraw_dir(&place)
+        self.disk.withdraw_dir(&place)?;
+        match rounds(&directory)?.last() {
+            Some((_, newest)) if is_latest(&directory, &round_name(round)) => {
+                self.disk.point_link(&directory.join(LATEST), newest)
+            }
+            Some(_) => Ok(()),
+            None => self.disk.remove(&directory.join(LATEST)),
+        }
+    }
+
+    /// Removes a run with all its checkpoints; gives the rounds that it had.
+    pub fn remove_run(&self, run: &str) -> Result<Vec<u64>, ModelError> {
+        let directory = self.run_dir(run)?;
+        let present: Vec<u64> = rounds(&directory)?.into_iter().map(|(round, _)| round).collect();
+        if directory.is_dir() {
+            let _lock = self.disk.lock(&directory)?;
+            // What a crash left of another removal.
+            self.disk.sweep(&self.root)?;
+            self.disk.withdraw_dir(&directory)?;
+        }
+        Ok(present)
+    }
+
+    /// The runs that have checkpoints here.
+    pub fn runs(&self) -> Result<Vec<String>, ModelError> {
+        let mut runs = disk::names(&self.root)?;
+        // A link may lead out of this directory.
+        runs.retain(|run| is_run_id(run) && self.root.join(run).symlink_metadata().is_ok_and(|found| found.is_dir()));
+        Ok(runs)
+    }
+
+    /// Opens the model of a checkpoint by its path below the root, as [`Entry::model_path`] gives it; `None`: there is no such
+    /// model. No link is followed, so that nothing outside the root is read.
+    pub fn open_model(&self, path: &str) -> Result<Option<File>, ModelError> {
+        let Some((run, round)) = path.strip_suffix(MODEL_FILE).and_then(|path| path.strip_suffix('/')?.split_once('/'))
+        else {
+            return Ok(None);
+        };
+        let number: Option<u64> = round.strip_prefix(ROUND).and_then(|number| number.parse().ok());
+        if !is_run_id(run) || number.is_none_or(|number| round_name(number) != round) {
+            return Ok(None);
+        }
+        disk::open_beneath(&self.root, &[run, round, MODEL_FILE])
     }
 
     /// All checkpoints of all runs, by run and round.
     pub fn list(&self) -> Result<Vec<Entry>, ModelError> {
         let mut entries = Vec::new();
-        for run_id in disk::names(&self.root)?.into_iter().filter(|name| is_run_id(name)) {
+        for run_id in self.runs()? {
             let run = self.root.join(&run_id);
-            if !run.is_dir() {
-                continue;
-            }
             for (round, name) in rounds(&run)? {
                 let path = run.join(&name);
                 let manifest = reading::manifest(&path);
@@ -182,14 +229,22 @@ impl ModelStore {
 
     /// As [`ModelStore::load`], with where it is and which newer ones are damaged.
     pub fn open(&self, run: &str, round: Option<u64>) -> Result<Loaded, ModelError> {
+        match round {
+            Some(round) => reading::checkpoint(self.present(run, round)?),
+            None => reading::newest(&self.run_dir(run)?).map_err(|error| match error {
+                ModelError::NoCheckpoint { .. } => ModelError::NoRun { run: run.to_owned(), root: self.root.clone() },
+                error => error,
+            }),
+        }
+    }
+
+    /// Where the checkpoint of a round is, or which others there are.
+    pub fn present(&self, run: &str, round: u64) -> Result<PathBuf, ModelError> {
         let directory = self.run_dir(run)?;
         let present = rounds(&directory)?;
-        if present.is_empty() {
-            return Err(ModelError::NoRun { run: run.to_owned(), root: self.root.clone() });
-        }
-        let Some(round) = round else { return reading::newest(&directory) };
         match present.iter().find(|(present, _)| *present == round) {
-            Some((_, name)) => reading::checkpoint(directory.join(name)),
+            Some((_, name)) => Ok(directory.join(name)),
+            None if present.is_empty() => Err(ModelError::NoRun { run: run.to_owned(), root: self.root.clone() }),
             None => {
                 let present = present.into_iter().map(|(round, _)| round).collect();
                 Err(ModelError::NoRound { run: run.to_owned(), round, present })
@@ -263,7 +318,7 @@ fn is_latest(run: &Path, name: &str) -> bool {
 }
 
 /// A word that cannot lead elsewhere.
-fn is_run_id(run: &str) -> bool {
+pub fn is_run_id(run: &str) -> bool {
     let fits = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_' | '.');
     run.chars().all(fits) && run.starts_with(|char: char| char.is_ascii_alphanumeric()) && run.len() <= 128
 }

@@ -10,6 +10,7 @@ mod federations;
 mod guard;
 mod list;
 mod logs;
+mod models;
 mod openapi;
 mod page;
 mod query;

@@ -5,7 +5,7 @@
 //! keep --> controller (plan) --> sites (drivers)        what is done
 //!      \-> watcher --> superlink                         what its runs do
 //!      \-> view <-- all reads                            what is known, in memory; events
-//! document, report, submit, runs, part_log, apps         what is asked
+//! document, report, submit, runs, part_log, models, apps what is asked
 //! ```
 
 mod apps;
@@ -16,6 +16,7 @@ mod difference;
 mod document;
 mod keep;
 mod mask;
+mod models;
 mod part_log;
 mod preview;
 mod report;
@@ -34,8 +35,8 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use trellis_api::{
-    Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, NewRun, Node, PastFederation,
-    PlanReport, Role, Run, TrainingRounds,
+    Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, ModelFile, NewRun, Node,
+    PastFederation, PlanReport, Role, Run, TrainingRounds,
 };
 use trellis_plan::{NodeKey, Part, ResourceId, Wanted};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
@@ -354,6 +355,16 @@ impl Platform {
             (None, Part::Coordinator) => part_log::of_superlink(&self.shared, &view, &id, after, wait).await,
             (None, Part::Node(_)) => Err(Refusal::NotFound(self.shared.sites.log_place(&view, &id).await)),
         }
+    }
+
+    /// Models of native runs.
+    pub async fn models(&self, name: &str) -> Result<Vec<ModelFile>, Refusal> {
+        models::list(&self.shared.sites, &self.view(name)?).await
+    }
+
+    /// The bytes of one, by its path in that list.
+    pub async fn model(&self, name: &str, path: &str) -> Result<std::fs::File, Refusal> {
+        models::open(&self.shared.sites, &self.view(name)?, path).await
     }
 
     /// What can be run without bringing an app.

@@ -1,6 +1,6 @@
 //! Reading checkpoints: nothing is believed that the manifest and the hashes do not bear out.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,14 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use super::{Checkpoint, Loaded, MANIFEST_FILE, MODEL_FILE, STATE_FILE, Skipped, rounds};
-use crate::disk::sha256_hex;
+use crate::disk::{self, sha256_hex};
 use crate::error::ModelError;
 use crate::manifest::{FileFacts, MANIFEST_FORMAT, Manifest};
 use crate::safetensors::{self, Content};
 use crate::{model_file, state};
+
+/// A manifest has the metrics of all rounds; one that is larger is none.
+const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// The newest checkpoint of a run that is whole.
 pub fn newest(run: &Path) -> Result<Loaded, ModelError> {
@@ -55,13 +58,12 @@ struct Versioned {
 }
 
 pub fn manifest(path: &Path) -> Result<Manifest, ModelError> {
-    let text = match fs::read(path.join(MANIFEST_FILE)) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(ModelError::damaged(path, format!("{MANIFEST_FILE} is missing")));
-        }
-        Err(error) => return Err(ModelError::disk("read", &path.join(MANIFEST_FILE))(error)),
+    let Some(file) = disk::open_beneath(path, &[MANIFEST_FILE])? else {
+        return Err(ModelError::damaged(path, format!("{MANIFEST_FILE} is missing")));
     };
+    let mut text = Vec::new();
+    let read = file.take(MAX_MANIFEST_BYTES).read_to_end(&mut text);
+    read.map_err(ModelError::disk("read", &path.join(MANIFEST_FILE)))?;
     let unreadable = |error| ModelError::damaged(path, format!("{MANIFEST_FILE} cannot be read: {error}"));
     let Versioned { format } = serde_json::from_slice(&text).map_err(unreadable)?;
     if format > MANIFEST_FORMAT {

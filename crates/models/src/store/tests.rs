@@ -342,6 +342,61 @@ fn the_list_shows_what_is_there_and_what_is_wrong_with_it() {
     assert!(ModelStore::new(place.root.path().join("nowhere")).list().unwrap().is_empty());
 }
 
+#[test]
+fn removed_checkpoints_leave_nothing_behind() {
+    let place = Place::with(&[1, 2, 3]);
+    place.store().save(&checkpoint("4", 2)).unwrap();
+    place.store().remove("17", 3).unwrap();
+    assert_eq!(place.latest(), Path::new("round-000002"));
+    place.store().remove("17", 1).unwrap();
+    assert_eq!((place.latest(), place.store().list().unwrap().len()), (PathBuf::from("round-000002"), 2));
+    place.store().remove("17", 2).unwrap();
+    assert_eq!(place.names(), [".lock"]);
+    assert_eq!(place.store().remove_run("4").unwrap(), [2]);
+    assert_eq!(disk::names(place.root.path()).unwrap(), ["17"]);
+    assert_eq!(place.store().remove_run("4").unwrap(), [0; 0]);
+    assert!(place.store().remove_run("../17").is_err());
+}
+
+#[test]
+fn a_model_is_opened_by_its_path_and_nothing_else_is() {
+    use std::io::Read as _;
+    use std::os::unix::fs::symlink;
+    let place = Place::with(&[1, 2]);
+    let store = place.store();
+    let path = store.list().unwrap()[0].model_path();
+    assert_eq!(path, "17/round-000001/model.safetensors");
+    let mut read = Vec::new();
+    store.open_model(&path).unwrap().expect("a model").read_to_end(&mut read).unwrap();
+    assert_eq!(read, fs::read(place.file(1, MODEL_FILE)).unwrap());
+    for none in [
+        "",
+        "/",
+        "model.safetensors",
+        "17/model.safetensors",
+        "17/round-1/model.safetensors",
+        "17//model.safetensors",
+        "17/round-000001/manifest.json",
+        "17/round-000001/../round-000002/model.safetensors",
+        "../17/round-000001/model.safetensors",
+        "17/round-000009/model.safetensors",
+        "/17/round-000001/model.safetensors",
+    ] {
+        assert!(store.open_model(none).unwrap().is_none(), "{none}");
+    }
+    // Links, at every level, and a directory in place of the file.
+    let elsewhere = Place::with(&[1]);
+    symlink(elsewhere.root.path().join("17"), place.root.path().join("18")).unwrap();
+    symlink(elsewhere.file(1, ""), place.root.path().join("17/round-000007")).unwrap();
+    fs::create_dir(place.root.path().join("17/round-000008")).unwrap();
+    symlink(elsewhere.file(1, MODEL_FILE), place.file(8, MODEL_FILE)).unwrap();
+    fs::create_dir_all(place.file(10, MODEL_FILE)).unwrap();
+    for linked in ["18/round-000001", "17/round-000007", "17/round-000008", "17/round-000010"] {
+        assert!(store.open_model(&format!("{linked}/model.safetensors")).unwrap().is_none(), "{linked}");
+    }
+    assert_eq!(store.runs().unwrap(), ["17"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

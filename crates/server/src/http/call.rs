@@ -15,6 +15,7 @@ use super::fault::{Fault, Kind};
 use super::query::Query;
 
 pub const JSON: &str = "application/json";
+pub const BYTES: &str = "application/octet-stream";
 
 pub struct Call {
     pub caller: Caller,

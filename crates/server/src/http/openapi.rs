@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use trellis_api::{PROBLEM_JSON, Problem, Role};
 
 use super::about::VERSION;
-use super::call::JSON;
+use super::call::{BYTES, JSON};
 use super::events::EVENT_STREAM;
 use super::fault::Kind;
 use super::query::Parameter;
@@ -136,6 +136,7 @@ fn good(given: &Given, shapes: &mut Shapes) -> Value {
         Content::Nothing => None,
         Content::Json(of) => Some((JSON, either(of, shapes))),
         Content::Object => Some((JSON, json!({"type": "object"}))),
+        Content::File => Some((BYTES, json!({"type": "string", "format": "binary"}))),
         Content::Events(of) => {
             shapes.add(of());
             Some((EVENT_STREAM, json!({"type": "string", "description": "The data of each is an Event."})))

@@ -66,6 +66,8 @@ pub enum Content {
     Json(&'static [Shape]),
     /// Any JSON object.
     Object,
+    /// The bytes of a file.
+    File,
     /// Server-sent events, each of this shape.
     Events(Shape),
 }

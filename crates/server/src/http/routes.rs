@@ -3,14 +3,14 @@
 use futures_util::FutureExt as _;
 use http::Method;
 use trellis_api::{
-    Apps, Connection, Event, FederationDetail, FederationSummary, IssuedToken, LogPart, Me, NewRun, NewToken, Node,
-    NodeChange, PastFederation, PlanReport, Pool, Role, Run, Token, TrainingRounds,
+    Apps, Connection, Event, FederationDetail, FederationSummary, IssuedToken, LogPart, Me, ModelFile, NewRun,
+    NewToken, Node, NodeChange, PastFederation, PlanReport, Pool, Role, Run, Token, TrainingRounds,
 };
 
 use super::fault::Kind;
 use super::query::{Form, Parameter};
 use super::route::{Content, Given, Route, Takes, list_of, of, page_of};
-use super::{about, events, federations, list, logs, runs, tokens};
+use super::{about, events, federations, list, logs, models, runs, tokens};
 
 /// Of bodies that are neither documents nor bundles.
 const SMALL_BODY_BYTES: usize = 64 << 10;
@@ -319,6 +319,24 @@ pub static ROUTES: &[Route] = &[
         gives: gives![200 "Part of the log." Content::Json(&[of::<LogPart>])],
         refuses: &[Kind::NOT_NOW, Kind::REFUSED, Kind::BUSY],
         handler: answered_by!(logs::of_run),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/models",
+        id: "list_models",
+        about: "Models of the native runs of a federation, the newest first; where its coordinator is on the server's machine",
+        query: list::PARAMETERS,
+        gives: gives![200 "A page." Content::Json(&[page_of::<ModelFile>])],
+        handler: answered_by!(models::list),
+        ..PLAIN
+    },
+    Route {
+        path: "/federations/{federation}/models/{run}/{checkpoint}/{file}",
+        role: Role::Runner,
+        id: "download_model",
+        about: "A model, by its path in the list, in the format safetensors",
+        gives: gives![200 "The file." Content::File],
+        handler: answered_by!(models::download),
         ..PLAIN
     },
     Route {

@@ -4,6 +4,7 @@ mod access;
 mod calls;
 mod desk;
 mod federations;
+mod models;
 mod plans;
 mod port;
 mod repeats;

@@ -20,6 +20,8 @@ use super::{PlatformSettings, StartError};
 
 /// Below the home: what the drivers of OpenNebula sites keep.
 const OPENNEBULA: &str = "opennebula";
+/// Below the home of simulated sites, as the local driver has it.
+const MODELS: &str = "models";
 /// Below the home: copies of what users of coordinators in clusters need.
 const KUBERNETES: &str = "kubernetes";
 
@@ -46,7 +48,10 @@ enum Kind {
         one: Arc<OneHouse>,
         kube: Arc<KubeHouse>,
     },
-    Simulated(Arc<SimulatedDriver>),
+    Simulated {
+        driver: Arc<SimulatedDriver>,
+        directory: PathBuf,
+    },
     /// No driver is open: sites can be planned, not observed.
     Closed,
 }
@@ -60,7 +65,10 @@ impl Sites {
     /// `bells` are rung when a driver notices something by itself.
     pub fn open(settings: &PlatformSettings, bells: Arc<Bells>) -> Result<Sites, StartError> {
         let kind = match &settings.sites {
-            SiteDrivers::Simulated(sites) => Kind::Simulated(Arc::new(SimulatedDriver(Arc::clone(sites)))),
+            SiteDrivers::Simulated(sites) => {
+                let driver = Arc::new(SimulatedDriver(Arc::clone(sites)));
+                Kind::Simulated { driver, directory: settings.directory.clone() }
+            }
             SiteDrivers::Real => {
                 let local = LocalSettings { directory: settings.directory.clone(), program: settings.program.clone() };
                 let ring = Arc::new(move |federation: &Name| bells.ring(federation));
@@ -116,7 +124,7 @@ impl Sites {
             let (is_local, is_known) = (matches!(site.driver, spec::Driver::Local { .. }), known.contains(&site.name));
             let observer = match &self.kind {
                 // Both observe only processes that this server started.
-                Kind::Simulated(_) => Observer::Driver(self.usual()),
+                Kind::Simulated { .. } => Observer::Driver(self.usual()),
                 Kind::Real { .. } if is_local => Observer::Driver(self.usual()),
                 Kind::Closed if is_known => Observer::Unknown(NO_SERVER),
                 Kind::Closed => Observer::Empty,
@@ -137,7 +145,7 @@ impl Sites {
     /// The driver of a site as a document has it.
     pub fn driver(&self, site: &spec::Site) -> Arc<dyn Driver> {
         match (&self.kind, &site.driver) {
-            (Kind::Simulated(_), _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
+            (Kind::Simulated { .. }, _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
             (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Arc::new(one.site(&site.name, zone)),
             (Kind::Real { kube, .. }, spec::Driver::Kubernetes(place)) => Arc::new(kube.site(&site.name, place)),
             (Kind::Closed, driver) => PreviewDriver::new(driver, Observer::Unknown(NO_SERVER)),
@@ -147,7 +155,7 @@ impl Sites {
     fn usual(&self) -> Arc<dyn Driver> {
         match &self.kind {
             Kind::Real { local, .. } => Arc::clone(local) as Arc<dyn Driver>,
-            Kind::Simulated(driver) => Arc::clone(driver) as Arc<dyn Driver>,
+            Kind::Simulated { driver, .. } => Arc::clone(driver) as Arc<dyn Driver>,
             Kind::Closed => {
                 let local = spec::Driver::Local { containers: spec::Containers::No };
                 PreviewDriver::new(&local, Observer::Unknown(NO_SERVER))
@@ -161,7 +169,7 @@ impl Sites {
             Kind::Real { one, .. } if one.keeps(&id.federation, &id.site) => None,
             Kind::Real { kube, .. } if kube.keeps(&id.federation, &id.site) => None,
             Kind::Real { local, .. } => Some(local.log_path(id)),
-            Kind::Simulated(_) | Kind::Closed => None,
+            Kind::Simulated { .. } | Kind::Closed => None,
         }
     }
 
@@ -178,6 +186,16 @@ impl Sites {
         }
     }
 
+    /// Where the coordinator of a federation saves models; `None`: not on this machine.
+    pub fn models_path(&self, federation: &Federation) -> Option<PathBuf> {
+        match (&self.kind, coordinator(federation)) {
+            (Kind::Real { .. }, Some(spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes(_))) => None,
+            (Kind::Real { local, .. }, _) => Some(local.models_path(&federation.name)),
+            (Kind::Closed, _) => None,
+            (Kind::Simulated { directory, .. }, _) => Some(directory.join(MODELS).join(federation.name.as_str())),
+        }
+    }
+
     /// The authorities that users of a federation must trust, as a file; `None`: those of the system.
     pub fn trust_path(&self, federation: &Federation) -> Option<PathBuf> {
         match (&self.kind, &federation.security.tls) {
@@ -188,7 +206,7 @@ impl Sites {
                 Some(spec::Driver::Kubernetes(_)) => kube.trust_path(&federation.name),
                 Some(spec::Driver::Local { .. }) | None => local.trust_path(&federation.name),
             },
-            (Kind::Simulated(_) | Kind::Closed, spec::Tls::Auto) => None,
+            (Kind::Simulated { .. } | Kind::Closed, spec::Tls::Auto) => None,
         }
     }
 
@@ -200,7 +218,7 @@ impl Sites {
                 Some(spec::Driver::Kubernetes(_)) => kube.token_path(&federation.name),
                 Some(spec::Driver::Local { .. }) | None => local.token_path(&federation.name),
             },
-            Kind::Simulated(_) | Kind::Closed => None,
+            Kind::Simulated { .. } | Kind::Closed => None,
         }
     }
 }

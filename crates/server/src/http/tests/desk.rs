@@ -26,7 +26,7 @@ use crate::platform::{Platform, PlatformSettings, SimulatedSites, SiteDrivers};
 const SPEED: u32 = 1000;
 
 pub struct Desk {
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
     pub api: Arc<Api>,
     pub stop: CancellationToken,
     service: TowerToHyperService<axum::Router>,
@@ -49,11 +49,15 @@ impl Desk {
         let stop = CancellationToken::new();
         let hosts = Hosts::default();
         let api = Api::new(platform, hosts, limits, stop.clone());
-        let desk = Desk { _home: home, service: TowerToHyperService::new(router(Arc::clone(&api))), api, stop };
+        let desk = Desk { home, service: TowerToHyperService::new(router(Arc::clone(&api))), api, stop };
         for role in Role::ALL {
             desk.issue(role.name(), role, None).await;
         }
         desk
+    }
+
+    pub fn home(&self) -> &std::path::Path {
+        self.home.path()
     }
 
     /// Makes the word itself a token.
