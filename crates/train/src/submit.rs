@@ -15,6 +15,9 @@ use draft::Draft;
 pub use source::{NATIVE, ServerAppChoice, Source};
 pub use value::to_toml;
 
+const STRATEGY: &str = "strategy";
+const ROUNDS: &str = "num-server-rounds";
+
 /// What is wanted.
 #[derive(Debug)]
 pub struct Request {
@@ -72,18 +75,32 @@ pub fn prepare(request: Request) -> Result<Submission, Vec<Problem>> {
 }
 
 impl Submission {
+    /// What is known of the run before a SuperLink has it, whose defaults count for everything that was not given.
+    pub fn sent(&self) -> String {
+        let metadata = &self.bundle.metadata;
+        let app = format!("{} {}", metadata.id(), metadata.version);
+        let Some(training) = &self.training else { return format!("{app}, with its own ServerApp") };
+        let is_given = |key: &str| self.values.contains_key(key);
+        let strategy = is_given(STRATEGY).then(|| training.strategy.name().to_owned());
+        let rounds = is_given(ROUNDS).then(|| rounds(training.rounds));
+        [Some(app), strategy, rounds].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     /// In a few words.
     pub fn summary(&self) -> String {
         let metadata = &self.bundle.metadata;
         let app = format!("{} {}", metadata.id(), metadata.version);
         match &self.training {
             Some(training) => {
-                let plural = if training.rounds == 1 { "" } else { "s" };
-                format!("{app}, {}, {} round{plural}", training.strategy.name(), training.rounds)
+                format!("{app}, {}, {}", training.strategy.name(), rounds(training.rounds))
             }
             None => format!("{app}, with its own ServerApp"),
         }
     }
+}
+
+fn rounds(number: u64) -> String {
+    format!("{number} round{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
 use trellis_client::{CreateAccount, DisableAccount, EnableAccount, ListAccounts, Role, SetRole};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, print, print_as,
+    self, Cell, Column, Format, OutputArgs, SaveArgs, SuperlinkArgs, Table, Tone, Trouble, clean, moment, print,
+    print_as,
 };
 
 const AFTER_HELP: &str = "\
@@ -43,44 +45,60 @@ enum AccountCommand {
         #[command(flatten)]
         output: OutputArgs,
         #[command(flatten)]
-        caller: CallerArgs,
+        caller: SuperlinkArgs,
     },
     /// List the accounts
     Ls {
         #[command(flatten)]
         output: OutputArgs,
         #[command(flatten)]
-        caller: CallerArgs,
+        caller: SuperlinkArgs,
     },
     /// Give an account another role, from its next call on
     Role {
         name: String,
         role: RoleName,
         #[command(flatten)]
-        caller: CallerArgs,
+        output: OutputArgs,
+        #[command(flatten)]
+        caller: SuperlinkArgs,
     },
     /// Turn an account off; all its tokens end at once, for ever
     Disable {
         name: String,
         #[command(flatten)]
-        caller: CallerArgs,
+        output: OutputArgs,
+        #[command(flatten)]
+        caller: SuperlinkArgs,
     },
     /// Turn an account on again; it needs a new token (trellis token add)
     Enable {
         name: String,
         #[command(flatten)]
-        caller: CallerArgs,
+        output: OutputArgs,
+        #[command(flatten)]
+        caller: SuperlinkArgs,
     },
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum RoleName {
+pub enum RoleName {
     /// See runs, logs and nodes
     Viewer,
     /// And start and stop runs of its own
     Runner,
     /// And manage nodes, accounts and tokens
     Admin,
+}
+
+impl From<RoleName> for trellis_api::Role {
+    fn from(name: RoleName) -> trellis_api::Role {
+        match name {
+            RoleName::Viewer => trellis_api::Role::Viewer,
+            RoleName::Runner => trellis_api::Role::Runner,
+            RoleName::Admin => trellis_api::Role::Admin,
+        }
+    }
 }
 
 impl From<RoleName> for Role {
@@ -99,27 +117,34 @@ pub fn run(args: &AccountArgs) -> ExitCode {
             remote::run("trellis account add", add(name, (*role).into(), save, output, caller))
         }
         AccountCommand::Ls { output, caller } => remote::run("trellis account ls", list(output, caller)),
-        AccountCommand::Role { name, role, caller } => remote::run("trellis account role", async {
+        AccountCommand::Role { name, role, output, caller } => remote::run("trellis account role", async {
             let role: Role = (*role).into();
-            caller.superlink()?.call(&SetRole { name: name.clone(), role }).await?;
-            print(&format!("{name} has the role {}\n", role.name()));
+            caller.superlink().await?.call(&SetRole { name: name.clone(), role }).await?;
+            let told = json!({"name": name, "role": role.name()});
+            output.print(&told, || print(&format!("{name} has the role {}\n", role.name())));
             Ok(())
         }),
-        AccountCommand::Disable { name, caller } => remote::run("trellis account disable", async {
-            caller.superlink()?.call(&DisableAccount { name: name.clone() }).await?;
-            print(&format!("{name} is disabled\n"));
+        AccountCommand::Disable { name, output, caller } => remote::run("trellis account disable", async {
+            caller.superlink().await?.call(&DisableAccount { name: name.clone() }).await?;
+            output.print(&json!({"name": name, "state": "disabled"}), || print(&format!("{name} is disabled\n")));
             Ok(())
         }),
-        AccountCommand::Enable { name, caller } => remote::run("trellis account enable", async {
-            caller.superlink()?.call(&EnableAccount { name: name.clone() }).await?;
-            print(&format!("{name} is enabled\n"));
+        AccountCommand::Enable { name, output, caller } => remote::run("trellis account enable", async {
+            caller.superlink().await?.call(&EnableAccount { name: name.clone() }).await?;
+            output.print(&json!({"name": name, "state": "active"}), || print(&format!("{name} is enabled\n")));
             Ok(())
         }),
     }
 }
 
-async fn add(name: &str, role: Role, save: &SaveArgs, output: &OutputArgs, caller: &CallerArgs) -> Result<(), Trouble> {
-    let superlink = caller.superlink()?;
+async fn add(
+    name: &str,
+    role: Role,
+    save: &SaveArgs,
+    output: &OutputArgs,
+    caller: &SuperlinkArgs,
+) -> Result<(), Trouble> {
+    let superlink = caller.superlink().await?;
     let place = save.prepare()?;
     let new = superlink.call(&CreateAccount { name: name.to_owned(), role }).await?;
     let made = format!("Account {} is added as {}, with a token.", clean(&new.name), clean(&new.role));
@@ -127,8 +152,8 @@ async fn add(name: &str, role: Role, save: &SaveArgs, output: &OutputArgs, calle
     Ok(())
 }
 
-async fn list(output: &OutputArgs, caller: &CallerArgs) -> Result<(), Trouble> {
-    let answer = caller.superlink()?.call(&ListAccounts {}).await?;
+async fn list(output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), Trouble> {
+    let answer = caller.superlink().await?.call(&ListAccounts {}).await?;
     if output.format != Format::Table {
         print_as(output.format, &answer);
         return Ok(());

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 use trellis_catalogue::{App, ExportError, Framework};
 
 use crate::remote::{Cell, Column, Listing, OutputArgs, Table, Trouble, explain, print};
@@ -54,6 +55,8 @@ enum AppCommand {
         name: String,
         /// The directory, which is made
         directory: PathBuf,
+        #[command(flatten)]
+        output: OutputArgs,
     },
     Sign(sign::SignArgs),
 }
@@ -63,7 +66,7 @@ pub fn run(args: &AppArgs) -> ExitCode {
         AppCommand::Ls { output } => ("trellis app ls", list(output)),
         AppCommand::Show { name, output } => ("trellis app show", show(name, output)),
         AppCommand::Run(args) => ("trellis app run", submit(args)),
-        AppCommand::Export { name, directory } => ("trellis app export", export(name, directory)),
+        AppCommand::Export { name, directory, output } => ("trellis app export", export(name, directory, output)),
         AppCommand::Sign(args) => ("trellis app sign", sign::run(args)),
     };
     done.unwrap_or_else(|trouble| trouble.tell(called))
@@ -139,13 +142,15 @@ fn submit(args: &RunArgs) -> Result<ExitCode, Trouble> {
     Ok(run::run_directory(args, &directory))
 }
 
-fn export(name: &str, directory: &Path) -> Result<ExitCode, Trouble> {
+fn export(name: &str, directory: &Path, output: &OutputArgs) -> Result<ExitCode, Trouble> {
     let app = found(name)?;
     app.export(directory).map_err(|error| match error {
         ExportError::Exists { .. } => Trouble::usage(error.to_string(), "name a directory that is not there yet"),
         ExportError::Write { .. } => Trouble::failed(explain(&error), None),
     })?;
-    print(&format!("{} is in {}\n", app.name, directory.display()));
+    output.print(&json!({"app": app.name, "path": directory}), || {
+        print(&format!("{} is in {}\n", app.name, directory.display()));
+    });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,12 +8,14 @@ use trellis_api::{CallError, Client, Expected, PlanReport, Role};
 use trellis_spec::{Federation, to_yaml};
 
 use crate::documents::{self, DocumentArgs};
-use crate::down;
+use crate::down::{self, Gone};
 use crate::progress::Progress;
-use crate::remote::{self, Format, OutputArgs, ServerArgs, Trouble, clean, entry, print, remark};
+use crate::remote::{
+    self, Format, Listing, OfFederationArgs, OutputArgs, Place as _, ServerArgs, Trouble, clean, entry, print, remark,
+};
 use crate::run_source::offline;
 use crate::settle::{TimeoutArgs, until_gone, until_ready};
-use crate::up::server;
+use crate::up::{flwr, server};
 
 const PLAN_HELP: &str = "\
 Examples:
@@ -51,7 +53,7 @@ Examples:
   trellis apply -f federation.yaml --dry-run         the same as trellis plan
 
 A server is started in the background where none runs. Relative paths in a document begin at its file.
-Nothing is sent unless all documents are good.
+Nothing is sent unless all documents are good. When a federation is ready, `flwr run . NAME` finds it.
 
 Exit codes: 0 it is so (--no-wait: it was taken); 1 refused, stalled, or not ready in time; 2 something is wrong with
 the documents: every problem is told, with line and column.
@@ -102,7 +104,7 @@ Exit codes: 0 nothing of them is left; 1 refused, or something is left; 2 mistak
 #[command(after_help = DELETE_HELP)]
 pub struct DeleteArgs {
     /// Federations to delete
-    #[arg(value_name = "NAME", required_unless_present = "files")]
+    #[arg(value_name = "NAME", required_unless_present_any = ["files", "federation"])]
     names: Vec<String>,
 
     /// File or directory with the documents of those to delete, or - for standard input
@@ -118,7 +120,9 @@ pub struct DeleteArgs {
     purge: bool,
 
     #[command(flatten)]
-    server: ServerArgs,
+    output: OutputArgs,
+    #[command(flatten)]
+    place: OfFederationArgs,
 }
 
 pub fn run_plan(args: &PlanArgs) -> ExitCode {
@@ -209,6 +213,13 @@ async fn apply(args: &ApplyArgs) -> Result<(), Trouble> {
         if args.output.format == Format::Table {
             remark(&format!("{} is ready: {} nodes", federation.name, detail.summary.nodes.ready));
         }
+        // A federation without an address to call has none to write.
+        let Ok(connection) = client.connection(federation.name.as_str()).await else { continue };
+        let lines = flwr::connect_in_words(federation.name.as_str(), &connection, found.home.is_some()).await;
+        lines
+            .iter()
+            .filter(|_| args.output.format == Format::Table)
+            .for_each(|line| remark(&format!("  {}", clean(line))));
     }
     Ok(())
 }
@@ -238,14 +249,17 @@ async fn send(client: &Client, federations: &[Federation], format: Format) -> Re
 
 async fn delete(args: &DeleteArgs) -> Result<(), Trouble> {
     let names = match args.files.is_empty() {
+        true if args.names.is_empty() => args.place.named()?.map(str::to_owned).into_iter().collect(),
         true => args.names.clone(),
         false => documents::read(&args.files)?.iter().map(|federation| federation.name.to_string()).collect(),
     };
     // The history of runs is there without a server, too.
-    let found = if args.purge { server(&args.server).await? } else { args.server.found()? };
+    let found = if args.purge { server(&args.place.server).await? } else { args.place.server.found()? };
     let client = &found.client;
     let mut troubles = Vec::new();
+    let mut trusted = Vec::new();
     for name in &names {
+        trusted.push(flwr::trust(client, name).await);
         match if args.purge { client.purge(name).await } else { client.delete(name).await } {
             Ok(()) => {}
             // Of a document: what it describes is not there, which is what was asked for.
@@ -259,10 +273,17 @@ async fn delete(args: &DeleteArgs) -> Result<(), Trouble> {
         }
         return Err(trouble);
     }
-    for name in names.iter().filter(|_| !args.no_wait) {
-        until_gone(client, name, &mut Progress::new()).await?;
-        print(&format!("{name} deleted\n"));
+    for (name, trust) in names.iter().zip(&trusted) {
+        flwr::disconnect(name, trust.as_deref());
+        if !args.no_wait {
+            until_gone(client, name, &mut Progress::new()).await?;
+            if args.output.format == Format::Table {
+                print(&format!("{name} deleted\n"));
+            }
+        }
     }
+    let gone: Vec<Gone<'_>> = names.iter().map(|federation| Gone { federation, deleted: !args.no_wait }).collect();
+    args.output.print(&Listing { items: &gone }, || {});
     if !args.no_wait {
         down::stop_unused(client, found.home.as_ref()).await;
     }

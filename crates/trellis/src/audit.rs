@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep};
 use trellis_client::{AuditEntry, Error, ListAudit, SuperLink};
 
 use crate::remote::{
-    self, CallerArgs, Column, Format, OutputArgs, Table, Trouble, clean, explain, moment, print, print_as, remark,
+    self, Column, FederationArgs, Format, OutputArgs, SuperlinkArgs, Table, Trouble, clean, explain, moment, print,
+    print_as, remark,
 };
 
 /// How often a log that is followed is asked for more.
@@ -44,7 +45,7 @@ pub struct AuditArgs {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    caller: CallerArgs,
+    caller: SuperlinkArgs<FederationArgs>,
 }
 
 pub fn run(args: &AuditArgs) -> ExitCode {
@@ -52,7 +53,7 @@ pub fn run(args: &AuditArgs) -> ExitCode {
 }
 
 async fn show(args: &AuditArgs) -> Result<(), Trouble> {
-    let superlink = args.caller.superlink()?;
+    let superlink = args.caller.superlink().await?;
     let answer = superlink.call(&ListAudit { after: args.after, limit: args.limit }).await?;
     match (args.follow, args.output.format) {
         (true, format) => follow(&superlink, format, args.after.unwrap_or(0), answer.entries).await?,

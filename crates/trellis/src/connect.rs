@@ -1,4 +1,4 @@
-//! `trellis connect`: lets the official `flwr` command find a SuperLink by name, as `trellis up` does for its own.
+//! `trellis connect`: lets the official `flwr` command find a federation or a SuperLink by name, as `trellis up` does for its own.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,9 +7,9 @@ use clap::Args;
 use trellis_api::Connection;
 
 use crate::address::Address;
-use crate::flwr_connection::{self, Written, app_here};
-use crate::python::FlwrHere;
-use crate::remote::{self, Trouble, clean, print, remark};
+use crate::flwr_connection::{self, PYPROJECT, Written, is_app};
+use crate::remote::{self, FederationArgs, OutputArgs, Place as _, Trouble, clean, print, remark};
+use crate::up::flwr;
 
 const CALLED: &str = "trellis connect";
 /// Variable of other commands; this command requires a file.
@@ -17,26 +17,29 @@ const TOKEN_VARIABLE: &str = "TRELLIS_TOKEN";
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis connect lab --address link.example.org:8000 --root-certificates ca.crt
-  flwr run . lab                                     from now on, with any release from 1.25 on
-  trellis connect local --address 127.0.0.1:8000 --insecure
-  trellis connect lab --address link.example.org:8000 --token-file my.token    no flwr login is needed
+  trellis connect lab                                a federation of the server, by its name
+  flwr run . lab                                     from now on, with any release from 1.26 on
+  trellis connect lab --app ./my-app                 and with Flower 1.25, in this app
+  trellis connect prod --address link.example.org:8000 --root-certificates ca.crt
+  trellis connect prod --address link.example.org:8000 --token-file my.token    no flwr login is needed
+  trellis connect test --address 127.0.0.1:8000 --insecure
   trellis connect lab --remove
 
-The address is that of the SuperLink's HTTP API (its flag --port); it serves every release. The
-connection is written to config.toml in FLWR_HOME (~/.flwr); for Flower 1.25, which does not
-read it, to the pyproject.toml of the app in this directory. Nothing else in these files changes.
+`trellis up` and `trellis apply` do the same by themselves. An address is that of the SuperLink's HTTP API (its flag
+--port); it serves every release. The connection is written to config.toml in FLWR_HOME (~/.flwr); for Flower 1.25,
+which does not read it, to the pyproject.toml of the app. Nothing else in these files changes, and --remove (or
+`trellis down`) takes away all of it.
 ";
 
-/// Let the official flwr command find a SuperLink by name
+/// Let the official flwr command find a federation or a SuperLink by name
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct ConnectArgs {
-    /// How `flwr` shall call it, as in `flwr run . NAME`
-    name: String,
+    #[command(flatten)]
+    federation: FederationArgs,
 
-    /// Host and port of the SuperLink's HTTP API
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "remove")]
+    /// Host and port of the HTTP API of a SuperLink that is no federation of the server
+    #[arg(long, value_name = "HOST:PORT")]
     address: Option<String>,
 
     /// PEM file with the authorities that may have signed its certificate [default: those of the system]
@@ -44,7 +47,7 @@ pub struct ConnectArgs {
     root_certificates: Option<PathBuf>,
 
     /// It serves without TLS
-    #[arg(long)]
+    #[arg(long, requires = "address")]
     insecure: bool,
 
     /// File with the token of your account, or - for standard input: `flwr` then needs no login
@@ -53,18 +56,28 @@ pub struct ConnectArgs {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
+    /// Directory of an app in which Flower 1.25 shall find it [default: this one, if the flwr on PATH is 1.25]
+    #[arg(long, value_name = "DIR")]
+    app: Option<PathBuf>,
+
     /// Take away what was written for this name before
-    #[arg(long, conflicts_with_all = ["address", "insecure", "token_file"])]
+    #[arg(long, conflicts_with = "address")]
     remove: bool,
+
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub fn run(args: &ConnectArgs) -> ExitCode {
     remote::run(CALLED, async {
-        let written = connect(args).await?;
-        let lines: String = written.lines().iter().map(|line| format!("{}\n", clean(line))).collect();
+        let (written, lines) = connect(args).await?;
+        let lines: String = lines.iter().map(|line| format!("{}\n", clean(line))).collect();
         match (written.is_ready(), lines.is_empty()) {
-            (true, true) => remark("There was nothing to take away."),
-            (true, false) => print(&lines),
+            (true, true) => {
+                remark("There was nothing to take away.");
+                args.output.print(&written, || {});
+            }
+            (true, false) => args.output.print(&written, || print(&lines)),
             (false, _) => {
                 remark(lines.trim_end());
                 let advice = "choose another name, or change the file by hand";
@@ -75,34 +88,67 @@ pub fn run(args: &ConnectArgs) -> ExitCode {
     })
 }
 
-async fn connect(args: &ConnectArgs) -> Result<Written, Trouble> {
-    let here = std::env::current_dir().unwrap_or_default();
-    let ca = args.root_certificates.as_deref();
-    let refused = |error: flwr_connection::Error| Trouble::failed(error.to_string(), None);
-    if args.remove {
-        // Also where it was written for another release than there is now.
-        let app = here.join("pyproject.toml").is_file().then_some(here.as_path());
-        return flwr_connection::remove(None, app, &args.name, ca).map_err(refused);
+async fn connect(args: &ConnectArgs) -> Result<(Written, Vec<String>), Trouble> {
+    let failed = |why: String| Trouble::failed(why, None);
+    if let Some(directory) = args.app.as_deref().filter(|directory| !args.remove && !is_app(directory)) {
+        let what = format!("--app: {} is not the directory of a Flower app", directory.display());
+        return Err(Trouble::usage(
+            what,
+            "give the directory with the app's pyproject.toml, which has a table tool.flwr.app",
+        ));
     }
-    let connection = connection(args)?;
-    let release = FlwrHere::look(false).await.and_then(|found| found.release());
-    let app = app_here(&here, release);
-    let token = match &args.token_file {
-        Some(file) => remote::token_from(Some(file), TOKEN_VARIABLE)?,
-        None => None,
+    let (name, connection, here) = match &args.address {
+        Some(address) => (named(args)?, given(args, address)?, true),
+        None if args.remove => {
+            let here = std::env::current_dir().unwrap_or_default();
+            // Also where it was written for another release than there is now.
+            let app = args.app.clone().or_else(|| here.join(PYPROJECT).is_file().then_some(here));
+            let (name, ca) = (named(args)?, args.root_certificates.as_deref());
+            let written =
+                flwr_connection::remove(None, app.as_deref(), &name, ca).map_err(|it| failed(it.to_string()))?;
+            let lines = written.lines();
+            return Ok((written, lines));
+        }
+        None if args.root_certificates.is_some() => {
+            let what = "--root-certificates is for a SuperLink that is given by --address";
+            return Err(Trouble::usage(what, "leave it out: the server knows the certificates of its federations"));
+        }
+        None => {
+            let (found, name) = args.federation.found().await?;
+            (name.clone(), found.client.connection(&name).await?, found.home.is_some())
+        }
     };
-    flwr_connection::write(None, app.as_deref(), &args.name, &connection, ca, token.as_ref()).map_err(refused)
+    let token = match (&args.token_file, here) {
+        (Some(file), _) => remote::token_from(Some(file), TOKEN_VARIABLE)?,
+        (None, true) => flwr::token(&connection).map_err(failed)?,
+        (None, false) => None,
+    };
+    let connected = flwr::connect(&name, &connection, here, token, args.app.as_deref()).await.map_err(failed)?;
+    let lines = connected.lines();
+    Ok((connected.written, lines))
 }
 
-fn connection(args: &ConnectArgs) -> Result<Connection, Trouble> {
-    let text = args.address.as_deref().unwrap_or_default();
+/// The name, where there is no server to ask which federation there is.
+fn named(args: &ConnectArgs) -> Result<String, Trouble> {
+    let named = args.federation.named()?.map(str::to_owned);
+    named.ok_or_else(|| Trouble::usage("there is no name", "say how `flwr` shall call it, as in trellis connect lab"))
+}
+
+/// The connection that the arguments describe.
+fn given(args: &ConnectArgs, text: &str) -> Result<Connection, Trouble> {
     let address = Address::parse(text).map_err(|why| {
         let what = format!("--address cannot be {text:?}: {why}");
         Trouble::usage(what, "give host and port of the HTTP API, as in link.example.org:8000")
     })?;
+    let path = |path: &PathBuf| path.to_string_lossy().into_owned();
     if let Some(missing) = args.root_certificates.as_deref().filter(|path| !Path::is_file(path)) {
         let what = format!("--root-certificates: there is no file {}", missing.display());
         return Err(Trouble::usage(what, "give the PEM file with the authority of the SuperLink"));
     }
-    Ok(Connection { http: Some(address.to_string()), insecure: args.insecure, ..Default::default() })
+    Ok(Connection {
+        http: Some(address.to_string()),
+        insecure: args.insecure,
+        root_certificates_path: args.root_certificates.as_ref().map(path),
+        ..Default::default()
+    })
 }

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use trellis_api::{CallError, Client, Connection, Run, RunState};
+use serde::Serialize;
+use trellis_api::{CallError, Client, Run, RunState};
 
 use crate::home::Home;
 use crate::keep;
 use crate::progress::Progress;
-use crate::remote::{self, ServerArgs, Trouble, meant, remark};
+use crate::remote::{self, FederationArgs, Listing, OutputArgs, Place as _, Trouble, meant, remark};
 use crate::settle::until_gone;
 use crate::up::flwr;
 
@@ -32,16 +33,23 @@ Exit codes: 0 nothing of it is left; 1 something is; 2 mistakes in the arguments
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct DownArgs {
-    /// The federation [default: the only one]
-    #[arg(value_name = "NAME", conflicts_with = "all")]
-    name: Option<String>,
+    #[command(flatten)]
+    federation: FederationArgs,
 
     /// End all federations of the server
-    #[arg(long)]
+    #[arg(long, conflicts_with = "name")]
     all: bool,
 
     #[command(flatten)]
-    server: ServerArgs,
+    output: OutputArgs,
+}
+
+/// A federation that was taken away, for programs.
+#[derive(Serialize)]
+pub struct Gone<'a> {
+    pub federation: &'a str,
+    /// False: nobody waited until nothing of it was left.
+    pub deleted: bool,
 }
 
 pub fn run(args: &DownArgs) -> ExitCode {
@@ -49,34 +57,38 @@ pub fn run(args: &DownArgs) -> ExitCode {
 }
 
 async fn down(args: &DownArgs) -> Result<(), Trouble> {
-    let Some(found) = args.server.find()? else {
+    let named = args.federation.named()?.filter(|_| !args.all);
+    let Some(found) = args.federation.server.find()? else {
         remark("Nothing is up: no server runs on this machine.");
+        args.output.print(&Listing::<Gone<'_>> { items: &[] }, || {});
         return Ok(());
     };
     let client = &found.client;
     let known = client.federations().await?;
     let names = match (args.all, known.is_empty()) {
         (true, _) => known.into_iter().map(|federation| federation.name).collect(),
-        (false, true) if args.name.is_none() => Vec::new(),
-        _ => vec![meant(client, args.name.as_deref()).await?],
+        (false, true) if named.is_none() => Vec::new(),
+        _ => vec![meant(client, named).await?],
     };
     if names.is_empty() {
         remark("Nothing is up: there is no federation.");
     }
     // All are told before anybody is waited for.
-    let mut connections = Vec::new();
+    let mut trusted = Vec::new();
     for name in &names {
-        connections.push(client.connection(name).await.ok());
+        trusted.push(flwr::trust(client, name).await);
         let runs = client.newest_runs(name, RUNS_TO_STOP).await.unwrap_or_default();
         stop_runs(client, name, &runs).await;
         client.delete(name).await?;
     }
-    for (name, connection) in names.iter().zip(&connections) {
+    for (name, trust) in names.iter().zip(&trusted) {
         until_gone(client, name, &mut Progress::new()).await?;
-        forget(name, connection.as_ref());
+        flwr::disconnect(name, trust.as_deref());
         remark(&format!("{name} is down"));
     }
     stop_unused(client, found.home.as_ref()).await;
+    let gone: Vec<Gone<'_>> = names.iter().map(|federation| Gone { federation, deleted: true }).collect();
+    args.output.print(&Listing { items: &gone }, || {});
     Ok(())
 }
 
@@ -90,13 +102,9 @@ async fn stop_runs(client: &Client, name: &str, runs: &[Run]) {
     }
 }
 
-fn forget(name: &str, connection: Option<&Connection>) {
-    flwr::disconnect(name, connection);
-}
-
 /// Takes a federation down, and the server with it if it is no longer used; tells what does not work.
 pub async fn quietly(client: &Client, name: &str, home: Option<&Home>) {
-    let connection = client.connection(name).await.ok();
+    let trust = flwr::trust(client, name).await;
     let runs = client.newest_runs(name, RUNS_TO_STOP).await.unwrap_or_default();
     stop_runs(client, name, &runs).await;
     let gone = match client.delete(name).await {
@@ -108,7 +116,7 @@ pub async fn quietly(client: &Client, name: &str, home: Option<&Home>) {
     match gone {
         Ok(false) => {}
         Ok(true) => {
-            forget(name, connection.as_ref());
+            flwr::disconnect(name, trust.as_deref());
             remark(&format!("{name} is down"));
         }
         Err(trouble) => drop(trouble.tell("trellis down")),

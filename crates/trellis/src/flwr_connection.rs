@@ -1,20 +1,23 @@
 //! How the official `flwr` command finds a federation by name: an entry in its configuration file (1.26 and later), and in
-//! the app's `pyproject.toml` (1.25). Both are the user's files: what we did not write there stays as it is.
+//! the app's `pyproject.toml` (1.25). Both are the user's files: what we did not write there stays as it is. `apps` records
+//! which apps got an entry, so that it is removed from all of them.
 //!
 //! Knows nothing of where federations come from.
 
 mod app;
+mod apps;
 mod block;
 mod credentials;
 mod file;
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use toml::{Table, Value};
 use trellis_api::Connection;
 use trellis_client::Token;
 
-pub use app::{Release, app_here};
+pub use app::{PYPROJECT, Release, app_here, is_app, reads_own_file};
 use block::{Hindrance, Put, Taken, Wish};
 
 const ADDRESS: &str = "address";
@@ -43,13 +46,14 @@ pub enum Error {
 }
 
 /// What became of one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub path: PathBuf,
     pub done: Done,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Done {
     Added,
     Changed,
@@ -66,8 +70,8 @@ pub enum Done {
     },
 }
 
-/// What was done, in words for the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Written {
     name: String,
     pub changes: Vec<Change>,
@@ -142,39 +146,45 @@ pub fn write(
         }
         let path = app.join(app::PYPROJECT);
         let change = put(&path, &app::wish(&path, name, values));
-        if let Some(token) = token.filter(|_| is_written(&change)) {
-            changes.extend(credentials::save_in_app(app, name, token));
+        if is_written(&change) {
+            changes.extend(apps::add(&config, name, &absolute(app)));
+            changes.extend(token.and_then(|token| credentials::save_in_app(app, name, token)));
         }
         changes.push(change);
     }
     Ok(Written { name: name.to_owned(), changes })
 }
 
-/// Takes away what `write` wrote under this name, and nothing else. Where Flower's command has rewritten its file, ours is
-/// known by `ca_path`.
+/// Takes away what `write` wrote under this name, and nothing else: in the home of `flwr`, in `app_dir`, and in every other app that
+/// `write` was given. Where Flower's command has rewritten its file, ours is known by `ca_path`.
 pub fn remove(
     home_of_flwr: Option<&Path>,
     app_dir: Option<&Path>,
     name: &str,
     ca_path: Option<&Path>,
 ) -> Result<Written, Error> {
-    let mut values = Table::new();
-    if let Some(path) = ca_path {
-        values.insert(ROOT_CERTIFICATES.to_owned(), text(absolute(path)));
-    }
     let config = config_file(home_of_flwr)?;
+    let ca_path = ca_path.map_or_else(|| own_certificates(&config, name), absolute);
+    let values = Table::from_iter([(ROOT_CERTIFICATES.to_owned(), text(ca_path))]);
     let address = address_in(&config, name);
     let mut changes = vec![take(&config, &Wish { parent: &IN_HOME, name, values: values.clone() })];
     if changes[0].done == Done::Removed {
         changes.extend(credentials::exchange(&beside(&config), address.as_deref(), None));
     }
-    if let Some(app) = app_dir {
+    let mut apps = apps::of(&config, name);
+    apps.extend(app_dir.map(absolute));
+    for app in &apps {
         let path = app.join(app::PYPROJECT);
-        let change = take(&path, &app::wish(&path, name, values));
+        let change = take(&path, &app::wish(&path, name, values.clone()));
         if change.done == Done::Removed {
             changes.extend(credentials::remove_from_app(app, name));
         }
         changes.push(change);
+    }
+    changes.extend(apps::forget(&config, name));
+    let certificates = own_certificates(&config, name);
+    if certificates.exists() {
+        changes.extend(credentials::failed(&certificates, file::remove(&certificates)));
     }
     Ok(Written { name: name.to_owned(), changes })
 }
@@ -196,6 +206,16 @@ pub fn config_file(home_of_flwr: Option<&Path>) -> Result<PathBuf, Error> {
     let home = home_of_flwr.map(Path::to_owned).or_else(|| set("FLWR_HOME"));
     let home = home.or_else(|| set("HOME").map(|home| home.join(".flwr")));
     home.map(|home| home.join(CONFIG_FILE)).ok_or(Error::NoHome)
+}
+
+/// Keeps certificates that came from another machine beside the official command's configuration.
+pub fn save_certificates(name: &str, pem: &str) -> Result<PathBuf, String> {
+    let path = own_certificates(&config_file(None).map_err(|error| error.to_string())?, name);
+    file::write(&path, pem).map(|()| path.clone()).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+fn own_certificates(config: &Path, name: &str) -> PathBuf {
+    config.with_file_name(format!("trellis-{name}.crt"))
 }
 
 /// The names of connections in such a file that Trellis wrote, or why it cannot be read.

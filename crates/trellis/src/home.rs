@@ -64,6 +64,16 @@ impl Home {
         self.directory.join("server.log")
     }
 
+    /// A directory for each federation, with the checkpoints of its native runs.
+    pub fn models(&self) -> PathBuf {
+        self.directory.join("models")
+    }
+
+    /// Those of runs in the process of `trellis run`. No federation has such a name.
+    pub fn own_models(&self) -> PathBuf {
+        self.models().join("_in-process")
+    }
+
     /// Held by the server for as long as it lives.
     pub fn server_lock(&self) -> PathBuf {
         self.directory.join("lock")

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use trellis_client::{ApproveLogin, WhoAmI};
 
-use crate::remote::{self, CallerArgs, Trouble, print};
+use crate::remote::{self, OutputArgs, SuperlinkArgs, Trouble, print};
 
 const AFTER_HELP: &str = "\
 `flwr login` opens a page of the SuperLink that asks for the token of an account. Without a
@@ -30,19 +30,21 @@ enum LoginCommand {
         /// The code at the end of the address that `flwr login` shows
         code: String,
         #[command(flatten)]
-        caller: CallerArgs,
+        output: OutputArgs,
+        #[command(flatten)]
+        caller: SuperlinkArgs,
     },
 }
 
 pub fn run(args: &LoginArgs) -> ExitCode {
-    let LoginCommand::Approve { code, caller } = &args.command;
-    remote::run("trellis login approve", approve(code, caller))
+    let LoginCommand::Approve { code, output, caller } = &args.command;
+    remote::run("trellis login approve", approve(code, output, caller))
 }
 
-async fn approve(code: &str, caller: &CallerArgs) -> Result<(), Trouble> {
-    let superlink = caller.superlink()?;
+async fn approve(code: &str, output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), Trouble> {
+    let superlink = caller.superlink().await?;
     let me = superlink.call(&WhoAmI {}).await?;
     superlink.call(&ApproveLogin { code: code.to_owned() }).await?;
-    print(&format!("the login goes on as {}\n", me.name));
+    output.print(&me, || print(&format!("the login goes on as {}\n", me.name)));
     Ok(())
 }

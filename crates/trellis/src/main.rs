@@ -14,6 +14,7 @@ mod documents;
 mod down;
 mod duration;
 mod flwr_connection;
+mod help;
 mod home;
 mod image;
 mod keep;
@@ -25,6 +26,7 @@ mod node;
 mod nodes;
 mod operator;
 mod pki;
+mod prefix;
 mod private_dir;
 mod process;
 mod progress;
@@ -63,8 +65,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// By this name on PATH, `kubectl` finds it.
 const PLUGIN: &str = "kubectl-trellis";
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (serves Flower 1.25 to 1.42, over gRPC and HTTP)");
-/// Lines longer than this are hard to read, however wide the terminal.
-const HELP_WIDTH: usize = 110;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -85,7 +85,7 @@ Examples:
 
 /// Runs Flower federations anywhere, from one description.
 #[derive(Parser)]
-#[command(name = "trellis", version = VERSION, max_term_width = HELP_WIDTH, after_help = AFTER_HELP)]
+#[command(name = "trellis", version = VERSION, after_help = AFTER_HELP)]
 struct Trellis {
     #[command(subcommand)]
     command: Command,
@@ -132,7 +132,7 @@ enum Command {
     Top(top::TopArgs),
     Schema(schema::SchemaArgs),
     /// Print the version of this program
-    Version,
+    Version(remote::OutputArgs),
     /// Print completions for a shell, to be read by it at start-up
     Completions {
         shell: clap_complete::Shell,
@@ -170,7 +170,7 @@ fn main() -> ExitCode {
     if let Some(name) = arguments.first_mut() {
         *name = "trellis".into();
     }
-    let parsed = Trellis::command().bin_name(named).try_get_matches_from(arguments);
+    let parsed = help::arranged(Trellis::command().bin_name(named)).try_get_matches_from(arguments);
     match parsed.and_then(|matches| Trellis::from_arg_matches(&matches)) {
         Ok(Trellis { command }) => command.run(),
         Err(message) => show(Some(message)),
@@ -214,15 +214,16 @@ impl Command {
             Command::Doctor(args) => doctor::run(&args),
             Command::Top(args) => top::run(&args),
             Command::Schema(args) => schema::run(&args),
-            Command::Version => print_version(),
+            Command::Version(output) => print_version(&output),
             Command::Completions { shell } => print_completions(shell),
         }
     }
 }
 
-fn print_version() -> ExitCode {
-    // A reader that has gone away is no trouble of ours.
-    let _ = writeln!(std::io::stdout(), "trellis {VERSION}");
+fn print_version(output: &remote::OutputArgs) -> ExitCode {
+    let told =
+        serde_json::json!({"version": env!("CARGO_PKG_VERSION"), "flower": {"oldest": "1.25", "newest": "1.42"}});
+    output.print(&told, || remote::print(&format!("trellis {VERSION}\n")));
     ExitCode::SUCCESS
 }
 

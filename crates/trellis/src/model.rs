@@ -1,9 +1,11 @@
-//! `trellis model`: the checkpoints of native trainings, from the directory they are kept in. Calls no SuperLink, and changes
+//! `trellis model`: the checkpoints of native trainings, from the directories they are kept in. Calls no SuperLink, and changes
 //! no checkpoint.
 
 mod elsewhere;
 mod export;
 mod list;
+mod remove;
+mod shelf;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -13,12 +15,9 @@ use clap::{Args, Subcommand};
 use trellis_models::{Loaded, ModelError, ModelStore};
 
 use crate::remote::{OutputArgs, Trouble, clean, explain, remark};
-use crate::settings::{Checker, RawArgs, here};
 
 use export::ExportArgs;
-
-/// In the state directory of a SuperLink.
-const MODELS: &str = "models";
+use shelf::Shelves;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -27,9 +26,12 @@ Examples:
   trellis model show 4711@10 -o json     that of round 10, for a program
   trellis model export 4711 --out digits.safetensors
   trellis model export 4711@10 --format pytorch --out digits.pt
+  trellis model rm 4711@10               a checkpoint; without @10 all of the run
 
-Checkpoints are made by native trainings, on the machine of their SuperLink. Each is read as a
-whole and compared with its hashes before it is shown or exported.
+Checkpoints are made by native trainings, on the machine of their SuperLink: those of federations on this machine and
+of runs in the process of `trellis run` are in `models` in the home (TRELLIS_HOME), by federation. They stay when the
+federation goes. Each is read as a whole and compared with its hashes before it is shown or exported. A run may be given
+by the beginning of its id.
 Exit codes: 0 done; 1 it cannot be read or written; 2 refused arguments.
 ";
 
@@ -47,6 +49,9 @@ enum ModelCommand {
     Ls {
         /// Only those of this run
         run: Option<String>,
+        /// Only those of this federation
+        #[arg(long, value_name = "NAME", env = "TRELLIS_FEDERATION", hide_env_values = true)]
+        federation: Option<String>,
         #[command(flatten)]
         place: PlaceArgs,
         #[command(flatten)]
@@ -69,30 +74,28 @@ enum ModelCommand {
         export: ExportArgs,
         #[command(flatten)]
         place: PlaceArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Remove a checkpoint, or all of a run
+    Rm {
+        /// Runs, each with @ROUND only that round
+        #[arg(value_name = "RUN[@ROUND]", required = true)]
+        which: Vec<String>,
+        #[command(flatten)]
+        place: PlaceArgs,
+        #[command(flatten)]
+        output: OutputArgs,
     },
 }
 
 #[derive(Debug, Args)]
 struct PlaceArgs {
-    /// Where the checkpoints are [default: models in the SuperLink's default state directory]
+    /// One directory with checkpoints [default: those of all federations in the home, and of the SuperLink's default state directory]
     ///
     /// For a SuperLink with another --state-dir: the directory models in that.
     #[arg(long, value_name = "DIR", env = "TRELLIS_MODELS", hide_env_values = true)]
     models: Option<PathBuf>,
-}
-
-impl PlaceArgs {
-    fn store(&self) -> Result<ModelStore, Trouble> {
-        let by_default = || {
-            let nothing: RawArgs<()> = RawArgs::default();
-            here::with_surroundings(|around| Checker::new(&nothing, around).default_state_dir("superlink"))
-                .map(|state_dir| state_dir.join(MODELS))
-        };
-        let given = self.models.clone().filter(|path| !path.as_os_str().is_empty());
-        let directory = given.or_else(by_default);
-        let missing = || Trouble::usage("neither HOME nor XDG_STATE_HOME is set", "name the directory with --models");
-        directory.map(ModelStore::new).ok_or_else(missing)
-    }
 }
 
 #[derive(Debug, Args)]
@@ -108,32 +111,38 @@ impl WhichArgs {
         let loaded = if self.which.contains('/') {
             ModelStore::open_path(Path::new(&self.which)).map_err(trouble)?
         } else {
-            let (run, round) = self.run_and_round()?;
-            place.store()?.open(run, round).map_err(trouble)?
+            let (run, round) = run_and_round(&self.which)?;
+            let (shelf, run) = Shelves::at(place)?.find(run)?;
+            shelf.store.open(&run, round).map_err(trouble)?
         };
         for skipped in &loaded.skipped {
             remark(&format!("skipped a newer one: {}", clean(&explain(&skipped.why))));
         }
         Ok(loaded)
     }
+}
 
-    fn run_and_round(&self) -> Result<(&str, Option<u64>), Trouble> {
-        let Some((run, round)) = self.which.split_once('@') else { return Ok((&self.which, None)) };
-        match round.parse() {
-            Ok(round) => Ok((run, Some(round))),
-            Err(_) => Err(Trouble::usage(
-                format!("{round:?} is not the number of a round"),
-                "write RUN@ROUND, as 4711@10; trellis model ls shows which there are",
-            )),
-        }
+fn run_and_round(which: &str) -> Result<(&str, Option<u64>), Trouble> {
+    let Some((run, round)) = which.split_once('@') else { return Ok((which, None)) };
+    match round.parse() {
+        Ok(round) => Ok((run, Some(round))),
+        Err(_) => Err(Trouble::usage(
+            format!("{round:?} is not the number of a round"),
+            "write RUN@ROUND, as 4711@10; trellis model ls shows which there are",
+        )),
     }
 }
 
 pub fn run(args: &ModelArgs) -> ExitCode {
     let (called, done) = match &args.command {
-        ModelCommand::Ls { run, place, output } => ("trellis model ls", list::run(run.as_deref(), place, output)),
+        ModelCommand::Ls { run, federation, place, output } => {
+            ("trellis model ls", list::run(run.as_deref(), federation.as_deref(), place, output))
+        }
         ModelCommand::Show { which, place, output } => ("trellis model show", show::run(which, place, output)),
-        ModelCommand::Export { which, export, place } => ("trellis model export", export.run(which, place)),
+        ModelCommand::Export { which, export, place, output } => {
+            ("trellis model export", export.run(which, place, output))
+        }
+        ModelCommand::Rm { which, place, output } => ("trellis model rm", remove::run(which, place, output)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,15 +8,15 @@ use trellis_api::Node as Planned;
 use trellis_client::{ListNodes, Node};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, Found, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, meant,
-    print_as, remark,
+    self, CallerArgs, Cell, Column, FederationArgs, Format, Found, Listing, OutputArgs, Place as _, Table, Tone,
+    Trouble, age, print_as, remark,
 };
 use crate::status::now;
 
 const AFTER_HELP: &str = "\
 Examples:
   trellis nodes                                      those of the only federation of the server
-  trellis nodes --federation lab
+  trellis nodes lab
   trellis nodes --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
   trellis nodes -o json | jq -r '.nodes[] | select(.status == \"online\") | .id'
 
@@ -36,13 +36,10 @@ pub struct NodesArgs {
     /// Show nodes that were revoked or have left, too; with --superlink
     #[arg(short, long)]
     all: bool,
-    /// The federation of the server [default: the only one]
-    #[arg(long, value_name = "NAME", help_heading = "Server")]
-    federation: Option<String>,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    server: ServerArgs,
+    place: FederationArgs,
     #[command(flatten)]
     caller: CallerArgs,
 }
@@ -52,29 +49,14 @@ pub fn run(args: &NodesArgs) -> ExitCode {
 }
 
 async fn list(args: &NodesArgs) -> Result<(), Trouble> {
-    match server(args)? {
-        Some(found) => list_planned(args, &found).await,
+    match args.place.unless_superlink(args.caller.names_superlink()).await? {
+        Some((found, federation)) => list_planned(args, &found, &federation).await,
         None => list_known(args).await,
     }
 }
 
-/// The server to ask: where no SuperLink is named, and there is one.
-fn server(args: &NodesArgs) -> Result<Option<Found>, Trouble> {
-    let named = args.federation.is_some() || args.server.is_given();
-    match (args.caller.names_superlink(), named) {
-        (true, true) => {
-            let what = "a SuperLink is given, and a federation of a server too";
-            Err(Trouble::usage(what, "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK)"))
-        }
-        (true, false) => Ok(None),
-        (false, true) => args.server.found().map(Some),
-        (false, false) => args.server.find(),
-    }
-}
-
-async fn list_planned(args: &NodesArgs, found: &Found) -> Result<(), Trouble> {
-    let federation = meant(&found.client, args.federation.as_deref()).await?;
-    let nodes = found.client.nodes(&federation).await?;
+async fn list_planned(args: &NodesArgs, found: &Found, federation: &str) -> Result<(), Trouble> {
+    let nodes = found.client.nodes(federation).await?;
     args.output.print(&Listing { items: &nodes }, || match nodes.is_empty() {
         true => remark(&format!("{federation} has no nodes.")),
         false => planned(&nodes).print(),

@@ -52,6 +52,19 @@ impl FlwrHere {
         Some(FlwrHere { interpreter, answer })
     }
 
+    /// What is wrong with an interpreter that apps shall run with.
+    pub async fn objection(python: &Path) -> Option<String> {
+        let path = std::env::var_os("PATH");
+        let alone = python.components().count() == 1;
+        let found = if alone { on_path(&python.to_string_lossy(), path.as_deref()) } else { Some(python.to_owned()) };
+        let Some(interpreter) = found else { return Some("it is not on PATH".to_owned()) };
+        match ask(&interpreter, false).await {
+            Err(why) => Some(why),
+            Ok(Answer { flwr: None, .. }) => Some("it has no flwr".to_owned()),
+            Ok(_) => None,
+        }
+    }
+
     pub fn release(&self) -> Option<Release> {
         Release::parse(self.answer.as_ref().ok()?.flwr.as_deref()?)
     }
@@ -120,5 +133,11 @@ mod tests {
         let why = ask(&python, false).await.unwrap_err();
         assert!(why.contains("exit status: 3"), "{why}");
         assert!(ask(Path::new("/no/python"), false).await.unwrap_err().starts_with("it cannot be started"));
+        assert!(FlwrHere::objection(&python).await.is_some_and(|why| why.contains("exit status: 3")));
+        assert_eq!(FlwrHere::objection(Path::new("no-such-python")).await.as_deref(), Some("it is not on PATH"));
+        let bare = program(place.path(), "#!/bin/sh\necho '{\"python\": \"3.11.2\"}'\n");
+        assert_eq!(FlwrHere::objection(&bare).await.as_deref(), Some("it has no flwr"));
+        let good = program(place.path(), "#!/bin/sh\necho '{\"python\": \"3.11.2\", \"flwr\": \"1.42.0\"}'\n");
+        assert_eq!(FlwrHere::objection(&good).await, None);
     }
 }

@@ -2,6 +2,7 @@
 //! are shown. Knows no single command.
 
 mod connection;
+mod federation;
 mod output;
 mod secret;
 mod server;
@@ -12,11 +13,12 @@ mod trouble;
 use std::future::Future;
 use std::process::ExitCode;
 
-pub use connection::{CallerArgs, ConnectionArgs};
+pub use connection::{CallerArgs, ConnectionArgs, SuperlinkArgs};
+pub use federation::{FederationArgs, FederationFlag, OfFederationArgs, Place};
 pub use output::{Format, Listing, OutputArgs, entry, print, print_as, print_json, remark};
 pub use secret::{SaveArgs, token_from};
 pub use server::{Found, ServerArgs, default_port, meant, only};
-pub use table::{Cell, Column, Table, Tone, clean, colours, painted};
+pub use table::{Cell, Column, Table, Tone, clean, colours, painted, plain};
 pub use time::{age, moment, parse_ttl};
 pub use trouble::{Trouble, explain};
 

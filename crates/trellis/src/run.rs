@@ -28,9 +28,10 @@ use trellis_client::{SuperLink, Target};
 use trellis_train::Options;
 use trellis_train::submit::{Place, Submission, to_toml};
 
+use crate::home::Home;
 use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::{StopSignals, raise_open_file_limit};
-use crate::remote::{Format, Trouble, meant, print, print_as, remark};
+use crate::remote::{Format, Place as _, Trouble, explain, print, print_as, remark};
 
 const CALLED: &str = "trellis run";
 const MODELS: &str = "models";
@@ -70,7 +71,7 @@ async fn train(args: &RunArgs, app: &str, app_server: bool) -> Result<ExitCode, 
     let planned = all(misplaced(args, remote), all(plan(args, app, app_server, place), superlink(args)))?;
     let ((), (plan, superlink)) = planned;
     if args.dry_run {
-        tell(&plan, args.output.format);
+        tell(&plan, remote, args.output.format);
         return Ok(ExitCode::SUCCESS);
     }
     for note in plan.training.iter().flat_map(|training| &training.notes) {
@@ -85,31 +86,12 @@ async fn train(args: &RunArgs, app: &str, app_server: bool) -> Result<ExitCode, 
 
 /// The server and the federation to train on: those that are named, or those of this machine. `None`: neither.
 async fn served(args: &RunArgs) -> Result<Option<(Client, String)>, Trouble> {
-    let named = args.federation.is_some() || args.server.is_given();
-    match (named, args.place.caller.names_superlink()) {
-        (true, true) => {
-            let what = "a SuperLink is given, and a federation of a server too";
-            let advice = "leave out one of them (the SuperLink may be given by TRELLIS_SUPERLINK, the server by \
-                          TRELLIS_SERVER)";
-            Err(Trouble::usage(what, advice))
-        }
-        (true, false) => {
-            let client = args.server.client()?;
-            let federation = meant(&client, args.federation.as_deref()).await?;
-            Ok(Some((client, federation)))
-        }
-        (false, true) => Ok(None),
-        // Who says something about a federation in this process wants one.
-        (false, false) if only_here(args).iter().any(|(_, given)| *given) => Ok(None),
-        (false, false) => {
-            let Some(found) = args.server.find()? else { return Ok(None) };
-            if found.client.federations().await?.is_empty() {
-                return Ok(None);
-            }
-            let federation = meant(&found.client, None).await?;
-            Ok(Some((found.client, federation)))
-        }
+    // Who says something about a federation in this process wants one.
+    if !args.federation.is_given() && only_here(args).iter().any(|(_, given)| *given) {
+        return Ok(None);
     }
+    let found = args.federation.unless_superlink(args.place.caller.names_superlink()).await?;
+    Ok(found.map(|(found, federation)| (found.client, federation)))
 }
 
 /// Both, or the trouble of both.
@@ -158,10 +140,14 @@ fn misplaced(args: &RunArgs, remote: bool) -> Result<(), Trouble> {
 }
 
 /// What would be sent.
-fn tell(plan: &Submission, format: Format) {
+fn tell(plan: &Submission, remote: bool, format: Format) {
     let fab = &plan.bundle.fab;
+    let what = match (remote, plan.training.is_some()) {
+        (true, true) => format!("{}; for everything else the defaults there count", plan.sent()),
+        _ => plan.summary(),
+    };
     match format {
-        Format::Table => print(&format!("{}\nbundle {}, {} bytes\n", plan.summary(), fab.hash_str, fab.content.len())),
+        Format::Table => print(&format!("{what}\nbundle {}, {} bytes\n", fab.hash_str, fab.content.len())),
         Format::Json | Format::Yaml => {
             let values: std::collections::BTreeMap<_, _> =
                 plan.values.iter().map(|(key, scalar)| (key, to_toml(scalar))).collect();
@@ -185,7 +171,8 @@ async fn on_server(args: &RunArgs, client: &Client, federation: &str, plan: &Sub
     let mut signals = listen()?;
     let run = client.start_run(federation, &served::new_run(plan), None).await?;
     let mut show = Show::new(args.output.format);
-    show.started(&run.id, &format!("{}, on {federation}", plan.summary()));
+    show.started(&run.id, &format!("{}, on {federation}", plan.sent()));
+    show.tell_settings(plan.training.is_some());
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }
@@ -201,10 +188,11 @@ async fn on_server(args: &RunArgs, client: &Client, federation: &str, plan: &Sub
 async fn there(args: &RunArgs, superlink: &SuperLink, plan: Submission) -> Result<ExitCode, Trouble> {
     // Before the run is there: from then on Ctrl-C is about it.
     let mut signals = listen()?;
-    let (summary, native) = (plan.summary(), plan.training.is_some());
+    let (sent, native) = (plan.sent(), plan.training.is_some());
     let run = superlink.start_run(plan.bundle.fab, plan.values).await?;
     let mut show = Show::new(args.output.format);
-    show.started(run, &summary);
+    show.started(run, &sent);
+    show.tell_settings(native);
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }
@@ -228,11 +216,12 @@ async fn here(args: &RunArgs, nodes: usize, plan: Submission) -> Result<ExitCode
         python_server_app: plan.training.is_none(),
         python: args.here.python.clone(),
     };
+    let models_dir = models(args)?;
     remark(&format!("starting a SuperLink and {} in this process", counted(nodes as u64, "SuperNode")));
     let mut federation = Federation::start(&wanted).await?;
     let (superlink, target) = (federation.superlink.clone(), federation.target.clone());
     let place = Options {
-        models_dir: models(args),
+        models_dir,
         spool_dir: federation.directory.join("spool"),
         defaults: Default::default(),
         echo: false,
@@ -280,11 +269,18 @@ async fn in_this_process(
     conclude(run, &followed, &mut show, "")
 }
 
-/// Where checkpoints go.
-fn models(args: &RunArgs) -> PathBuf {
-    let beside = || args.here.state_dir.as_deref().unwrap_or(Path::new("")).join(MODELS);
-    let directory = args.here.models.clone().unwrap_or_else(beside);
-    std::path::absolute(&directory).unwrap_or(directory)
+/// Where checkpoints go: where it is said, or beside the state, or to those of all other runs.
+fn models(args: &RunArgs) -> Result<PathBuf, Trouble> {
+    let beside = || args.here.state_dir.as_deref().map(|directory| directory.join(MODELS));
+    let directory = match (args.here.models.clone().or_else(beside), Home::find(None)) {
+        (Some(directory), _) => directory,
+        (None, Some(home)) => {
+            home.make().map_err(|error| Trouble::failed(explain(&error), Some("name a directory with --models")))?;
+            home.own_models()
+        }
+        (None, None) => MODELS.into(),
+    };
+    Ok(std::path::absolute(&directory).unwrap_or(directory))
 }
 
 /// The ServerApp of a native run, in this process.

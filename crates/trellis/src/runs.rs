@@ -4,37 +4,22 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::json;
 use trellis_api::{Client, LogPart, Run, RunState};
 
+use crate::prefix::{Found, find, too_short};
 use crate::remote::{
-    self, Cell, Column, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, clean, meant, moment, print, remark,
+    self, Cell, Column, Format, Listing, OfFederationArgs, OutputArgs, Table, Tone, Trouble, age, clean, moment, print,
+    remark,
 };
 use crate::run_source::RunSource;
 use crate::settle::Patience;
 use crate::status::now;
 
-/// The federation that a command is about.
-#[derive(Debug, Args)]
-pub struct FederationArgs {
-    /// The federation [default: the only one]
-    #[arg(long, value_name = "NAME", help_heading = "Server")]
-    federation: Option<String>,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-impl FederationArgs {
-    pub async fn find(&self) -> Result<(Client, String), Trouble> {
-        let client = self.server.client()?;
-        let name = meant(&client, self.federation.as_deref()).await?;
-        Ok((client, name))
-    }
-}
-
 const RUNS_HELP: &str = "\
 Examples:
   trellis runs                                       those of the only federation, newest first
-  trellis runs 1234 --federation lab                 one of them
+  trellis runs 1234 --federation lab                 one of them, by its id or how that begins
   trellis runs -o json | jq -r '.items[] | select(.state == \"running\") | .id'
 
 Runs of a federation that is down or deleted stay listed, also without a server, until `trellis delete --purge`.
@@ -52,7 +37,7 @@ pub struct RunsArgs {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    place: FederationArgs,
+    place: OfFederationArgs,
 }
 
 /// Stop a run
@@ -64,7 +49,7 @@ pub struct StopArgs {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    place: FederationArgs,
+    place: OfFederationArgs,
 }
 
 const LOGS_HELP: &str = "\
@@ -94,7 +79,9 @@ pub struct LogsArgs {
     follow: bool,
 
     #[command(flatten)]
-    place: FederationArgs,
+    output: OutputArgs,
+    #[command(flatten)]
+    place: OfFederationArgs,
 }
 
 const SCALE_HELP: &str = "\
@@ -116,7 +103,7 @@ pub struct ScaleArgs {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    place: FederationArgs,
+    place: OfFederationArgs,
 }
 
 fn parse_pool(text: &str) -> Result<(String, u32), String> {
@@ -127,12 +114,30 @@ fn parse_pool(text: &str) -> Result<(String, u32), String> {
     }
 }
 
+/// The run of this id, or the only one whose id begins so.
+async fn known(client: &Client, federation: &str, text: &str) -> Result<Run, Trouble> {
+    match client.run(federation, text).await {
+        Err(error) if error.is_not_found() => match find(text, client.runs(federation).await?, |run| &run.id) {
+            Found::One(run) => Ok(run),
+            Found::None => Err(error.into()),
+            Found::Many(ids) => Err(too_short(text, &ids)),
+        },
+        run => Ok(run?),
+    }
+}
+
 pub fn run_runs(args: &RunsArgs) -> ExitCode {
     remote::run("trellis runs", async {
         let source = RunSource::find(&args.place.server).await?;
-        let name = source.meant(args.place.federation.as_deref()).await?;
+        let name = source.meant(args.place.flag.named()).await?;
         if let Some(run) = &args.run {
-            let run = source.run(&name, run).await?;
+            // By the beginning of its id; one that is not listed is told by the call.
+            let id = match find(run, source.runs(&name).await?, |run| &run.id) {
+                Found::One(run) => run.id,
+                Found::None => run.clone(),
+                Found::Many(ids) => return Err(too_short(run, &ids)),
+            };
+            let run = source.run(&name, &id).await?;
             args.output.print(&run, || show_one(&run));
             return Ok(());
         }
@@ -148,7 +153,8 @@ pub fn run_runs(args: &RunsArgs) -> ExitCode {
 pub fn run_stop(args: &StopArgs) -> ExitCode {
     remote::run("trellis stop", async {
         let (client, name) = args.place.find().await?;
-        let run = client.stop_run(&name, &args.run).await?;
+        let run = known(&client, &name, &args.run).await?;
+        let run = client.stop_run(&name, &run.id).await?;
         args.output.print(&run, || {
             let outcome = run.outcome.as_deref().unwrap_or("is being stopped");
             print(&format!("run {} {}\n", clean(&run.id), clean(outcome)));
@@ -187,7 +193,7 @@ pub fn run_logs(args: &LogsArgs) -> ExitCode {
 async fn logs(args: &LogsArgs) -> Result<(), Trouble> {
     let (client, name) = args.place.find().await?;
     let run = match (&args.run, &args.part) {
-        (Some(run), _) => Some(run.clone()),
+        (Some(run), _) => Some(known(&client, &name, run).await?.id),
         (None, Some(_)) => None,
         (None, None) => {
             let newest = client.newest_runs(&name, 1).await?;
@@ -214,7 +220,14 @@ async fn logs(args: &LogsArgs) -> Result<(), Trouble> {
             false => Some(asked?),
         };
         let Some(LogPart { text, next, ended }) = part else { continue };
-        print(&text);
+        match args.output.format {
+            Format::Table => print(&text),
+            // Part by part, as it grows.
+            format if !text.is_empty() => {
+                print(&remote::entry(format, &json!({"run": run, "part": args.part, "text": text})))
+            }
+            _ => {}
+        }
         let nothing_new = text.is_empty() && !wait;
         if ended || (!args.follow && (nothing_new || run.is_none())) {
             return Ok(());

@@ -7,7 +7,8 @@ use clap::Args;
 use trellis_api::{FederationDetail, FederationSummary, State, Status};
 
 use crate::remote::{
-    self, Cell, Column, Listing, OutputArgs, ServerArgs, Table, Tone, Trouble, age, clean, print, remark,
+    self, Cell, Column, FederationArgs, Listing, OutputArgs, Place as _, Table, Tone, Trouble, age, clean, print,
+    remark,
 };
 
 const AFTER_HELP: &str = "\
@@ -23,13 +24,10 @@ Exit codes: 0; 1 there is no server, or no such federation.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct StatusArgs {
-    /// The federation; without: all of them
-    #[arg(value_name = "NAME")]
-    name: Option<String>,
+    #[command(flatten)]
+    federation: FederationArgs,
     #[command(flatten)]
     output: OutputArgs,
-    #[command(flatten)]
-    server: ServerArgs,
 }
 
 pub fn run(args: &StatusArgs) -> ExitCode {
@@ -37,8 +35,9 @@ pub fn run(args: &StatusArgs) -> ExitCode {
 }
 
 async fn show(args: &StatusArgs) -> Result<(), Trouble> {
-    let client = args.server.client()?;
-    match &args.name {
+    let named = args.federation.named()?;
+    let client = args.federation.server.client()?;
+    match named {
         Some(name) => {
             let detail = client.federation(name).await?;
             args.output.print(&detail, || show_one(&detail));

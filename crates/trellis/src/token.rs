@@ -1,13 +1,16 @@
-//! `trellis token`: the secrets that stand for accounts, and those with which nodes join.
+//! `trellis token`: the secrets that stand for accounts, and those with which nodes join; and those of the server.
+
+mod server;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 use trellis_client::{CreateToken, ListTokens, RevokeToken, TokenEntry, WhoAmI};
 
 use crate::remote::{
-    self, CallerArgs, Cell, Column, Format, OutputArgs, SaveArgs, Table, Tone, Trouble, clean, moment, parse_ttl,
+    self, Cell, Column, Format, OutputArgs, SaveArgs, SuperlinkArgs, Table, Tone, Trouble, clean, moment, parse_ttl,
     print, print_as, remark,
 };
 
@@ -20,11 +23,12 @@ Examples:
   trellis token add ci --label nightly --ttl 90d --save ci.token
   trellis token ls
   trellis token revoke 3fa94c07
+  trellis token server add ada --role runner                  one for the server: page, API, --server
 
 The secret of a token is shown when it is made, and never again.
 ";
 
-/// Manage the tokens of accounts and of nodes that have not joined yet
+/// Manage tokens: of accounts, of nodes that have not joined yet, of the server
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
 pub struct TokenArgs {
@@ -44,15 +48,18 @@ enum TokenCommand {
         #[command(flatten)]
         output: OutputArgs,
         #[command(flatten)]
-        caller: CallerArgs,
+        caller: SuperlinkArgs,
     },
     /// End a token at once
     Revoke {
         /// The token, as in the column ID of `trellis token ls`
         id: String,
         #[command(flatten)]
-        caller: CallerArgs,
+        output: OutputArgs,
+        #[command(flatten)]
+        caller: SuperlinkArgs,
     },
+    Server(server::ServerTokenArgs),
 }
 
 #[derive(Debug, Args)]
@@ -70,23 +77,24 @@ struct AddArgs {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    caller: CallerArgs,
+    caller: SuperlinkArgs,
 }
 
 pub fn run(args: &TokenArgs) -> ExitCode {
     match &args.command {
         TokenCommand::Add(args) => remote::run("trellis token add", add(args)),
         TokenCommand::Ls { all, output, caller } => remote::run("trellis token ls", list(*all, output, caller)),
-        TokenCommand::Revoke { id, caller } => remote::run("trellis token revoke", async {
-            caller.superlink()?.call(&RevokeToken { id: id.clone() }).await?;
-            print(&format!("token {id} is revoked\n"));
+        TokenCommand::Revoke { id, output, caller } => remote::run("trellis token revoke", async {
+            caller.superlink().await?.call(&RevokeToken { id: id.clone() }).await?;
+            output.print(&json!({"id": id, "state": "revoked"}), || print(&format!("token {id} is revoked\n")));
             Ok(())
         }),
+        TokenCommand::Server(args) => server::run(args),
     }
 }
 
 async fn add(args: &AddArgs) -> Result<(), Trouble> {
-    let superlink = args.caller.superlink()?;
+    let superlink = args.caller.superlink().await?;
     let place = args.save.prepare()?;
     let account = match &args.account {
         Some(account) => account.clone(),
@@ -100,8 +108,8 @@ async fn add(args: &AddArgs) -> Result<(), Trouble> {
     Ok(())
 }
 
-async fn list(all: bool, output: &OutputArgs, caller: &CallerArgs) -> Result<(), Trouble> {
-    let mut answer = caller.superlink()?.call(&ListTokens {}).await?;
+async fn list(all: bool, output: &OutputArgs, caller: &SuperlinkArgs) -> Result<(), Trouble> {
+    let mut answer = caller.superlink().await?.call(&ListTokens {}).await?;
     answer.tokens.retain(|token| all || token.state == GOOD);
     match output.format {
         format @ (Format::Json | Format::Yaml) => print_as(format, &answer),

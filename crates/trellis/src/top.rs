@@ -13,19 +13,23 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 use trellis_api::Client;
 
 use self::draw::Palette;
 use self::view::{Contact, News, View, Wish};
-use crate::remote::{self, ServerArgs, Trouble, colours, print};
+use crate::remote::{self, FederationArgs, Format, Listing, OutputArgs, Place as _, Trouble, colours, print};
 
 const CALLED: &str = "trellis top";
+/// Of a federation, with -o json.
+const NEWEST_RUNS: usize = 100;
 
 const AFTER_HELP: &str = "\
 Examples:
   trellis top                       everything, until q is pressed
-  trellis top --federation lab      one federation
+  trellis top lab                   one federation
   trellis top --once                how it is now, as text; also in a pipe: trellis top | less
+  trellis top -o json               the same for a program
 
 Keys: tab goes to the next list, arrows (or j and k) to another line, enter shows all about it,
 esc goes back, q ends. The line among federations chooses whose nodes and runs are shown.
@@ -33,26 +37,31 @@ esc goes back, q ends. The line among federations chooses whose nodes and runs a
 
 /// Watch federations, nodes and runs live
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = AFTER_HELP, mut_arg("federation", |arg| arg.short('f')))]
 pub struct TopArgs {
-    /// Show this federation only
-    #[arg(short, long, value_name = "NAME")]
-    federation: Option<String>,
+    #[command(flatten)]
+    federation: FederationArgs,
 
     /// Print how it is now and end; so it is in a pipe
     #[arg(long)]
     once: bool,
 
     #[command(flatten)]
-    server: ServerArgs,
+    output: OutputArgs,
 }
 
 pub fn run(args: &TopArgs) -> ExitCode {
-    let only = args.federation.clone();
+    let only = match args.federation.named() {
+        Ok(named) => named.map(str::to_owned),
+        Err(trouble) => return trouble.tell(CALLED),
+    };
     let terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     let mut found = None;
     let first = remote::run(CALLED, async {
-        let client = args.server.client()?;
+        let client = args.federation.server.client()?;
+        if args.output.format != Format::Table {
+            return print_all(&client, only.as_deref(), args.output.format).await;
+        }
         if args.once || !terminal {
             print(&draw::plain(&now(&client, only.as_deref()).await?));
             return Ok(());
@@ -67,6 +76,19 @@ pub fn run(args: &TopArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => Trouble::failed(format!("the terminal cannot be used: {error}"), Some("use --once")).tell(CALLED),
     }
+}
+
+/// For programs: everything at this moment.
+async fn print_all(client: &Client, only: Option<&str>, format: Format) -> Result<(), Trouble> {
+    let mut items = Vec::new();
+    for federation in feed::federations(client, only).await? {
+        let nodes = client.nodes(&federation.name).await?;
+        // A SuperLink that does not answer yet has none to tell of.
+        let runs = client.newest_runs(&federation.name, NEWEST_RUNS).await.unwrap_or_default();
+        items.push(json!({"federation": federation, "nodes": nodes, "runs": runs}));
+    }
+    remote::print_as(format, &Listing { items: &items });
+    Ok(())
 }
 
 /// How everything is at this moment.

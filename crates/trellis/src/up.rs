@@ -20,7 +20,8 @@ use crate::home::Home;
 use crate::keep;
 use crate::process::StopSignals;
 use crate::progress::Progress;
-use crate::remote::{self, Format, Found, OutputArgs, ServerArgs, Trouble, print, remark};
+use crate::python::FlwrHere;
+use crate::remote::{self, FederationFlag, Format, Found, OutputArgs, ServerArgs, Trouble, print, remark};
 use crate::run::{by_signal, listen};
 use crate::settle::{TimeoutArgs, until_ready};
 
@@ -48,13 +49,16 @@ Exit codes: 0 it was up (with --demo: and learned); 1 it did not become ready, o
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct UpArgs {
-    /// What it is called [default: local]
+    /// What it is called, also as --federation [default: local]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
     /// The same as NAME
-    #[arg(long = "name", value_name = "NAME", conflicts_with = "name", hide_short_help = true)]
+    #[arg(long = "name", value_name = "NAME", conflicts_with = "name", hide = true)]
     name_flag: Option<String>,
+
+    #[command(flatten)]
+    federation: FederationFlag,
 
     /// Nodes to start [default: 4]
     #[arg(long, value_name = "N")]
@@ -117,6 +121,16 @@ pub fn run(args: &UpArgs) -> ExitCode {
 
 async fn up(args: &UpArgs) -> Result<ExitCode, Trouble> {
     let document = document::document(args)?;
+    // Before anything changes: a federation that is up would be restarted with it.
+    if let Some(python) = &args.python
+        && let Some(why) = FlwrHere::objection(python).await
+    {
+        let what = format!("--python: {} cannot be used: {why}", python.display());
+        return Err(Trouble::usage(
+            what,
+            "give the interpreter of an environment that has flwr, as in ~/venv/bin/python",
+        ));
+    }
     let mut signals = listen()?;
     let found = tokio::select! {
         found = server(&args.server) => found?,
@@ -188,14 +202,14 @@ async fn tell_logs(up: &Up<'_>) {
     remark(&format!("the last that {failed} said:"));
     lines[lines.len().saturating_sub(LAST_LINES)..]
         .iter()
-        .for_each(|line| remark(&format!("    {}", remote::clean(line))));
+        .for_each(|line| remark(&format!("    {}", remote::plain(line))));
 }
 
 /// What somebody needs to use it.
 async fn tell(args: &UpArgs, up: &Up<'_>, here: bool) -> Result<(), Trouble> {
     let detail = up.client.federation(&up.name).await?;
     let connection = up.client.connection(&up.name).await?;
-    let written = if args.demo { Vec::new() } else { flwr::connect(&up.name, &connection, here).await };
+    let written = if args.demo { Vec::new() } else { flwr::connect_in_words(&up.name, &connection, here).await };
     let page = page(up, args.open || std::io::IsTerminal::is_terminal(&std::io::stdout()));
     let result = Shown { federation: &detail.summary, url: &up.url, connection: &connection };
     match args.output.format {

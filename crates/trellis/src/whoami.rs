@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use trellis_client::WhoAmI;
 
-use crate::remote::{self, CallerArgs, Format, OutputArgs, Trouble, clean, print, print_as};
+use crate::remote::{self, FederationArgs, Format, OutputArgs, SuperlinkArgs, Trouble, clean, print, print_as};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -20,7 +20,7 @@ pub struct WhoamiArgs {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    caller: CallerArgs,
+    caller: SuperlinkArgs<FederationArgs>,
 }
 
 pub fn run(args: &WhoamiArgs) -> ExitCode {
@@ -28,7 +28,7 @@ pub fn run(args: &WhoamiArgs) -> ExitCode {
 }
 
 async fn show(args: &WhoamiArgs) -> Result<(), Trouble> {
-    let me = args.caller.superlink()?.call(&WhoAmI {}).await?;
+    let me = args.caller.superlink().await?.call(&WhoAmI {}).await?;
     match args.output.format {
         format @ (Format::Json | Format::Yaml) => print_as(format, &me),
         Format::Table => print(&format!("{} ({})\n", clean(&me.name), clean(&me.role))),

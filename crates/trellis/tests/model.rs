@@ -99,10 +99,10 @@ fn checkpoint(run: &str, round: u64) -> Checkpoint {
 fn the_list_is_for_people_and_for_programs() {
     let shell = Shell::new();
     let expected = "\
-RUN   ROUND  STRATEGY  SAVED                 SIZE   STATE   METRICS
-42    5/20   FedAdam   2025-11-15 09:00:05Z  444 B  latest  accuracy 0.9375
-4711  10/20  FedAdam   2025-11-15 09:00:10Z  444 B  -       accuracy 0.9375
-4711  20/20  FedAdam   2025-11-15 09:00:20Z  444 B  final   accuracy 0.9375
+FEDERATION  RUN   ROUND  STRATEGY  SAVED                 SIZE   STATE   METRICS
+-           42    5/20   FedAdam   2025-11-15 09:00:05Z  444 B  latest  accuracy 0.9375
+-           4711  10/20  FedAdam   2025-11-15 09:00:10Z  444 B  -       accuracy 0.9375
+-           4711  20/20  FedAdam   2025-11-15 09:00:20Z  444 B  final   accuracy 0.9375
 ";
     assert_eq!(shell.good("ls"), expected);
     assert_eq!(shell.good("ls 42").lines().count(), 2);
@@ -122,6 +122,33 @@ fn an_empty_list_says_where_it_looked() {
     };
     assert!(remark("ls 7").contains("No checkpoints of run 7 in"));
     assert!(remark("ls --models elsewhere").contains("No checkpoints in elsewhere; --models names another directory"));
+}
+
+/// Of federations on this machine, of runs in the process of `trellis run`, and of a SuperLink that was started by hand.
+#[test]
+fn models_of_all_federations_are_found_and_removed() {
+    let shell = Shell::new();
+    let home = shell.path(".local/state/trellis/models");
+    for (federation, run) in [("lab", "5501"), ("ward", "5502"), ("_in-process", "6000")] {
+        ModelStore::new(home.join(federation)).save(&checkpoint(run, 20)).expect("saved");
+    }
+    let listed = shell.json("ls");
+    let found = |line: &Value| {
+        (line["federation"].as_str().unwrap_or("").to_owned(), line["run_id"].as_str().unwrap().to_owned())
+    };
+    let found: Vec<(String, String)> = listed["checkpoints"].as_array().unwrap().iter().map(found).collect();
+    for expected in [("lab", "5501"), ("ward", "5502"), ("_in-process", "6000"), ("", "4711")] {
+        assert!(found.contains(&(expected.0.to_owned(), expected.1.to_owned())), "{expected:?} is not in {found:?}");
+    }
+    assert_eq!(shell.json("ls --federation lab")["checkpoints"].as_array().map(Vec::len), Some(1));
+    assert!(shell.good("show 60").starts_with("Run         6000\n"), "by the beginning of its id");
+    assert!(shell.bad(2, "show 55").contains("2 ids begin with 55: 5501, 5502"));
+    assert!(shell.bad(1, "rm 5501 7").contains("no checkpoints of run 7"));
+    assert!(shell.bad(1, "rm 4711@11").contains("there are those of rounds 10, 20"));
+    assert_eq!(shell.good("rm 5501 4711@20"), "5501@20 removed\n4711@20 removed\n");
+    assert_eq!(shell.json("rm 4711")["items"][0]["rounds"], serde_json::json!([10]));
+    let left = shell.json("ls")["checkpoints"].as_array().map(Vec::len);
+    assert_eq!((left, home.join("lab/5501").exists()), (Some(3), false));
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn a_network_learns_digits_in_one_process() {
     assert_eq!(rounds.len(), 3, "{lines:?}");
     assert!(rounds[2].starts_with("round 3/3") && rounds[2].contains("3/3 nodes"), "{lines:?}");
     let model = lines.last().and_then(|line| line.strip_prefix("model: ")).expect("the model's place");
-    assert!(Path::new(model).starts_with(home.path().join("models")), "{model}");
+    assert!(Path::new(model).starts_with(home.path().join(".local/state/trellis/models/_in-process")), "{model}");
     assert!(Path::new(model).join("model.safetensors").is_file(), "{model}");
     assert_eq!(fs::read_dir(home.path().join("tmp")).expect("a directory").count(), 0, "nothing is left behind");
 }

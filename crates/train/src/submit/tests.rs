@@ -39,12 +39,14 @@ fn what_is_given_comes_before_defaults_and_strange_defaults_are_for_others() {
     assert_eq!(value(&submission, "min-available-nodes"), Some(Scalar::Sint64(3)));
     assert_eq!(value(&submission, "of-another-app"), None);
     assert_eq!(submission.summary().split(", ").skip(1).collect::<Vec<_>>(), ["FedAdam", "2 rounds"]);
+    assert_eq!(submission.sent(), submission.summary(), "both were given");
 }
 
 #[test]
 fn a_bundle_is_sent_as_it_came_unless_the_training_needs_more_keys() {
     let native = bundle("trellis:native");
     let same = prepare(request(Source::bundle(&native.fab.content).unwrap(), &[("lr", "1")], &[], None)).unwrap();
+    assert_eq!((same.sent().as_str(), same.summary().as_str()), ("me/app 1.0", "me/app 1.0, FedAvg, 3 rounds"));
     assert_eq!((same.bundle.fab.hash_str, same.training.is_some()), (native.fab.hash_str.clone(), true));
     let defaults = [("strategy", "FedAdam"), ("num-server-rounds", "7")];
     let other = prepare(request(Source::bundle(&native.fab.content).unwrap(), &[], &defaults, Some(2))).unwrap();

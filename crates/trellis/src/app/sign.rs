@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 use trellis_client::SigningKey;
 use trellis_client::node_key::NodeKeyError;
 use trellis_wire::fab::{App, BadFab, SIGNATURES_FILE, Signatures, VALID_LICENSE};
 
-use crate::remote::{Trouble, print, remark};
+use crate::remote::{OutputArgs, Trouble, print, remark};
 
 const AFTER_HELP: &str = "\
 Example: only apps that ada signed run on a node
@@ -38,6 +39,8 @@ pub struct SignArgs {
     /// The name of the key in the file of --trusted-entities
     #[arg(long, value_name = "NAME")]
     name: String,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub fn run(args: &SignArgs) -> Result<ExitCode, Trouble> {
@@ -61,8 +64,11 @@ pub fn run(args: &SignArgs) -> Result<ExitCode, Trouble> {
         return Err(Trouble::failed(what, Some(advice)));
     }
     remark(&format!("{} signed the bundle {}; the signature is in {}", args.name, fab.hash_str, path.display()));
-    // A JSON text is a YAML text, too.
-    print(&format!("{}: {:?}\n", serde_json::Value::from(args.name.as_str()), key.openssh()));
+    let told = json!({"name": args.name, "key": key.openssh(), "fab_hash": fab.hash_str, "path": path});
+    args.output.print(&told, || {
+        // A JSON text is a YAML text, too.
+        print(&format!("{}: {:?}\n", serde_json::Value::from(args.name.as_str()), key.openssh()));
+    });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -36,18 +36,33 @@ impl std::fmt::Display for Release {
     }
 }
 
+/// Whether this release finds connections without looking into the app.
+pub fn reads_own_file(release: Release) -> bool {
+    release >= READS_OWN_FILE
+}
+
 /// The directory, if connections for this release of `flwr` belong into its app. Where the release is not known, those apps are
 /// meant that have some already.
 pub fn app_here(directory: &Path, release: Option<Release>) -> Option<PathBuf> {
-    let text = file::read(&directory.join(PYPROJECT)).ok()??;
-    let project: Table = text.parse().ok()?;
-    let flwr = project.get("tool")?.get("flwr")?.as_table()?;
-    flwr.get("app")?;
+    let flwr = settings(directory)?;
     let wanted = match release {
-        Some(release) => release < READS_OWN_FILE,
+        Some(release) => !reads_own_file(release),
         None => flwr.get("federations").is_some_and(Value::is_table),
     };
     wanted.then(|| directory.to_owned())
+}
+
+/// Whether there is a Flower app in this directory.
+pub fn is_app(directory: &Path) -> bool {
+    settings(directory).is_some()
+}
+
+/// What an app says to Flower.
+fn settings(directory: &Path) -> Option<Table> {
+    let text = file::read(&directory.join(PYPROJECT)).ok()??;
+    let project: Table = text.parse().ok()?;
+    let flwr = project.get("tool")?.get("flwr")?.as_table()?;
+    flwr.contains_key("app").then(|| flwr.clone())
 }
 
 /// The entry for a connection. Where an app has no connections at all, the table of all of them is ours, and names this one as the

@@ -34,7 +34,7 @@ pub fn exchange(path: &Path, gone: Option<&str>, kept: Option<(&str, &Token)>) -
     failed(path, outcome)
 }
 
-fn failed(path: &Path, outcome: Result<(), String>) -> Option<Change> {
+pub fn failed(path: &Path, outcome: Result<(), String>) -> Option<Change> {
     let left_alone = |why| Change { path: path.to_owned(), done: Done::LeftAlone { why, snippet: String::new() } };
     outcome.err().map(left_alone)
 }

@@ -158,3 +158,28 @@ fn a_token_goes_with_the_connection_for_every_release() {
     assert_eq!(fs::read_to_string(app.join("pyproject.toml")).unwrap(), project);
     assert!(!app.join(".flwr").exists());
 }
+
+#[test]
+fn entries_in_apps_go_from_everywhere() {
+    let home = tempfile::tempdir().unwrap();
+    let (flwr, project) = (home.path().join("flwr"), "[tool.flwr.app]\npublisher = \"me\"\n");
+    let apps = ["one", "two"].map(|name| home.path().join(name));
+    for app in &apps {
+        fs::create_dir(app).unwrap();
+        fs::write(app.join(PYPROJECT), project).unwrap();
+        assert!(
+            write(Some(&flwr), Some(app), "local", &connection(), Some(Path::new("/ca.crt")), None).unwrap().is_ready()
+        );
+        assert_ne!(fs::read_to_string(app.join(PYPROJECT)).unwrap(), project);
+    }
+    // One that is no longer there does not keep the others.
+    let lost = home.path().join("lost");
+    write(Some(&flwr), Some(&lost), "local", &connection(), Some(Path::new("/ca.crt")), None).unwrap();
+    fs::remove_dir_all(&lost).unwrap();
+    let removed = remove(Some(&flwr), None, "local", Some(Path::new("/ca.crt"))).unwrap();
+    assert!(removed.is_ready(), "{removed:?}");
+    for app in &apps {
+        assert_eq!(fs::read_to_string(app.join(PYPROJECT)).unwrap(), project);
+    }
+    assert_eq!(fs::read_dir(&flwr).unwrap().count(), 0);
+}

@@ -9,7 +9,7 @@ use crate::run_source::offline;
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Elsewhere {
-    federation: String,
+    pub federation: String,
     run_id: String,
     round: u64,
     /// On the machine of the coordinator.

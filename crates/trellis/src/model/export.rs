@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use trellis_models::{Export, Format};
 
 use super::{PlaceArgs, WhichArgs, trouble};
-use crate::remote::{Trouble, clean, print, remark};
+use crate::remote::{OutputArgs, Trouble, clean, print, remark};
 use crate::settings::size::rounded;
 
 #[derive(Debug, Args)]
@@ -15,7 +16,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// In which format [default: as FILE ends: .safetensors, .npz, .pt or .pth]
-    #[arg(long)]
+    #[arg(id = "file_format", long = "format")]
     format: Option<FormatName>,
     /// Replace FILE if it exists
     #[arg(long)]
@@ -46,16 +47,17 @@ impl From<FormatName> for Format {
 }
 
 impl ExportArgs {
-    pub(super) fn run(&self, which: &WhichArgs, place: &PlaceArgs) -> Result<(), Trouble> {
+    pub(super) fn run(&self, which: &WhichArgs, place: &PlaceArgs, output: &OutputArgs) -> Result<(), Trouble> {
         let export = self.check()?;
         let loaded = which.open(place)?;
         let notes = export.write(&loaded.checkpoint.model, &self.out).map_err(trouble)?;
         notes.iter().for_each(|note| remark(&format!("note: {}", clean(note))));
         let manifest = &loaded.checkpoint.manifest;
-        let bytes = self.out.metadata().map(|metadata| rounded(metadata.len())).unwrap_or_default();
-        let (run, round, out) = (&manifest.run_id, manifest.round, self.out.display());
-        print(&clean(&format!("{run}@{round} is in {out} ({bytes})")));
-        print("\n");
+        let bytes = self.out.metadata().map(|metadata| metadata.len()).unwrap_or_default();
+        let (run, round, out) = (&manifest.run_id, manifest.round, self.out.display().to_string());
+        output.print(&json!({"run_id": run, "round": round, "path": out, "bytes": bytes}), || {
+            print(&format!("{}\n", clean(&format!("{run}@{round} is in {out} ({})", rounded(bytes)))));
+        });
         Ok(())
     }
 

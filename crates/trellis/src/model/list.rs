@@ -6,6 +6,7 @@ use serde::Serialize;
 use trellis_models::{Entry, Manifest, Metrics};
 
 use super::elsewhere::{self, Elsewhere};
+use super::shelf::Shelves;
 use super::{PlaceArgs, trouble};
 use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, Trouble, clean, explain, moment, remark};
 use crate::settings::size::rounded;
@@ -25,6 +26,8 @@ struct Listing {
 /// A checkpoint, as much as its manifest tells.
 #[derive(Debug, Serialize)]
 struct Line {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    federation: String,
     run_id: String,
     round: u64,
     path: String,
@@ -53,15 +56,27 @@ struct Summary {
     evaluate: Metrics,
 }
 
-pub(super) fn run(run: Option<&str>, place: &PlaceArgs, output: &OutputArgs) -> Result<(), Trouble> {
-    let store = place.store()?;
-    let mut entries = store.list().map_err(trouble)?;
+pub(super) fn run(
+    run: Option<&str>,
+    federation: Option<&str>,
+    place: &PlaceArgs,
+    output: &OutputArgs,
+) -> Result<(), Trouble> {
+    let Shelves { place: models, all: mut shelves } = Shelves::at(place)?;
+    if let Some(name) = federation.filter(|name| !name.is_empty()) {
+        shelves.retain(|shelf| shelf.federation == name);
+    }
+    let mut entries = Vec::new();
+    for shelf in &shelves {
+        let found = shelf.store.list().map_err(trouble)?;
+        entries.extend(found.into_iter().map(|entry| (shelf.federation.clone(), entry)));
+    }
     if let Some(run) = run {
-        entries.retain(|entry| entry.run_id == run);
+        entries.retain(|(_, entry)| entry.run_id.starts_with(run));
     }
     sort_by_age(&mut entries);
-    let models = store.root().display().to_string();
-    let elsewhere = if place.models.is_none() { elsewhere::list(run)? } else { Vec::new() };
+    let mut elsewhere = if place.models.is_none() { elsewhere::list(run)? } else { Vec::new() };
+    elsewhere.retain(|one| federation.is_none_or(|name| name.is_empty() || one.federation == name));
     let listing = Listing { checkpoints: entries.into_iter().map(Line::from).collect(), models, elsewhere };
     output.print(&listing, || match (listing.checkpoints.as_slice(), run) {
         ([], Some(run)) => remark(&format!("No checkpoints of run {run} in {}.", listing.models)),
@@ -75,27 +90,27 @@ pub(super) fn run(run: Option<&str>, place: &PlaceArgs, output: &OutputArgs) -> 
 }
 
 /// By run, the one that saved last at the end; within a run by round.
-fn sort_by_age(entries: &mut [Entry]) {
+fn sort_by_age(entries: &mut [(String, Entry)]) {
     let saved_at = |entry: &Entry| entry.manifest.as_ref().map_or(0.0, |manifest| manifest.saved_at);
     let mut newest: BTreeMap<String, f64> = BTreeMap::new();
-    for entry in entries.iter() {
+    for (_, entry) in entries.iter() {
         let time = newest.entry(entry.run_id.clone()).or_default();
         *time = time.max(saved_at(entry));
     }
-    entries.sort_by(|a, b| {
+    entries.sort_by(|(_, a), (_, b)| {
         let by_run = newest[&a.run_id].total_cmp(&newest[&b.run_id]).then_with(|| a.run_id.cmp(&b.run_id));
         by_run.then_with(|| a.round.cmp(&b.round))
     });
 }
 
-impl From<Entry> for Line {
-    fn from(entry: Entry) -> Line {
+impl From<(String, Entry)> for Line {
+    fn from((federation, entry): (String, Entry)) -> Line {
         let told = match entry.manifest {
             Ok(manifest) => Told::Whole(Box::new(manifest.into())),
             Err(error) => Told::Unusable { problem: explain(&error) },
         };
         let path = entry.path.display().to_string();
-        Line { run_id: entry.run_id, round: entry.round, path, latest: entry.latest, told }
+        Line { federation, run_id: entry.run_id, round: entry.round, path, latest: entry.latest, told }
     }
 }
 
@@ -117,6 +132,7 @@ impl From<Manifest> for Summary {
 fn table(lines: &[Line]) -> Table {
     let column = |title, may_be_cut| Column { title, may_be_cut };
     let mut table = Table::new([
+        column("FEDERATION", true),
         column("RUN", false),
         column("ROUND", false),
         column("STRATEGY", true),
@@ -128,6 +144,7 @@ fn table(lines: &[Line]) -> Table {
     for line in lines {
         let cells: Vec<Cell> = match &line.told {
             Told::Unusable { problem } => vec![
+                line.federation.as_str().into(),
                 line.run_id.as_str().into(),
                 line.round.to_string().into(),
                 "".into(),
@@ -137,6 +154,7 @@ fn table(lines: &[Line]) -> Table {
                 problem.as_str().into(),
             ],
             Told::Whole(summary) => vec![
+                line.federation.as_str().into(),
                 line.run_id.as_str().into(),
                 format!("{}/{}", line.round, summary.rounds_planned).into(),
                 summary.strategy.as_str().into(),

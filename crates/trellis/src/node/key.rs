@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 use trellis_client::NodeKey;
 use trellis_client::node_key::{FormError, NodeKeyError};
 
-use crate::remote::{self, Trouble, explain, print, remark};
+use crate::remote::{self, OutputArgs, Trouble, explain, print, remark};
 
 const AFTER_HELP: &str = "\
 Example: a node that is registered with the tools of Flower
@@ -28,14 +29,18 @@ pub struct KeyArgs {
     /// Comment in the files [default: the name of this machine]
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 pub fn run(args: &KeyArgs) -> ExitCode {
     remote::run("trellis node key", async {
         let comment = args.comment.clone().unwrap_or_else(machine_name);
         let (key, public) = key_at(&args.file, &comment)?;
-        remark(&format!("The public key is in {}:", public.display()));
-        print(&format!("{}\n", key.openssh()));
+        args.output.print(&json!({"key": args.file, "public_key": public, "openssh": key.openssh()}), || {
+            remark(&format!("The public key is in {}:", public.display()));
+            print(&format!("{}\n", key.openssh()));
+        });
         Ok(())
     })
 }

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 use trellis_client::RevokeNode;
 
-use crate::remote::{self, CallerArgs, Trouble, print};
+use crate::remote::{self, OutputArgs, SuperlinkArgs, Trouble, print};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -22,7 +23,9 @@ pub struct RevokeArgs {
     /// The node, as in the column ID of `trellis nodes`
     id: String,
     #[command(flatten)]
-    caller: CallerArgs,
+    output: OutputArgs,
+    #[command(flatten)]
+    caller: SuperlinkArgs,
 }
 
 pub fn run(args: &RevokeArgs) -> ExitCode {
@@ -30,7 +33,8 @@ pub fn run(args: &RevokeArgs) -> ExitCode {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<(), Trouble> {
-    args.caller.superlink()?.call(&RevokeNode { id: args.id.clone() }).await?;
-    print(&format!("node {} is revoked\n", args.id));
+    args.caller.superlink().await?.call(&RevokeNode { id: args.id.clone() }).await?;
+    let told = json!({"id": args.id, "status": "revoked"});
+    args.output.print(&told, || print(&format!("node {} is revoked\n", args.id)));
     Ok(())
 }

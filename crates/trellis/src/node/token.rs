@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use trellis_client::CreateJoinToken;
 
-use crate::remote::{self, CallerArgs, OutputArgs, SaveArgs, Trouble, clean, moment, parse_ttl};
+use crate::remote::{self, OutputArgs, SaveArgs, SuperlinkArgs, Trouble, clean, moment, parse_ttl};
 
 const AFTER_HELP: &str = "\
 The token alone is on standard output, so that it can be passed on without being seen:
@@ -31,7 +31,7 @@ pub struct TokenArgs {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    caller: CallerArgs,
+    caller: SuperlinkArgs,
 }
 
 pub fn run(args: &TokenArgs) -> ExitCode {
@@ -39,7 +39,7 @@ pub fn run(args: &TokenArgs) -> ExitCode {
 }
 
 async fn make(args: &TokenArgs) -> Result<(), Trouble> {
-    let superlink = args.caller.superlink()?;
+    let superlink = args.caller.superlink().await?;
     let place = args.save.prepare()?;
     let new = superlink.call(&CreateJoinToken { ttl_s: args.ttl.as_secs(), label: args.label.clone() }).await?;
     let until = new.expires_at.map_or_else(String::new, |time| format!(", until {}", moment(time)));

@@ -4,13 +4,16 @@
 //! TLS only with a second flag. Without a token, a SuperLink on this machine is called without TLS: then there is nothing
 //! to steal, and `trellis superlink --insecure` works with no flags at all.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use trellis_client::{Security, SuperLink, Target, Token, Trust};
 
+use super::federation::{OfFederationArgs, Place};
+use super::output::remark;
 use super::secret::token_from;
+use super::server::Found;
 use super::trouble::{Trouble, explain};
 use crate::address::{Address, Host};
 
@@ -62,13 +65,63 @@ pub struct CallerArgs {
     token_file: Option<PathBuf>,
 }
 
+/// The SuperLink to call: one that is named, or that of a federation of the server.
+#[derive(Debug, Args)]
+pub struct SuperlinkArgs<P: Args = OfFederationArgs> {
+    #[command(flatten)]
+    place: P,
+    #[command(flatten)]
+    caller: CallerArgs,
+}
+
+impl<P: Args + Place> SuperlinkArgs<P> {
+    pub async fn superlink(&self) -> Result<SuperLink, Trouble> {
+        match self.place.unless_superlink(self.caller.names_superlink()).await? {
+            Some((found, federation)) => self.caller.superlink_of(&found, &federation).await,
+            None => self.caller.superlink(),
+        }
+    }
+}
+
 impl CallerArgs {
+    /// The SuperLink of a federation. Its token is on this machine if the server is, and is given otherwise.
+    pub async fn superlink_of(&self, found: &Found, federation: &str) -> Result<SuperLink, Trouble> {
+        let connection = found.client.connection(federation).await?;
+        let unusable =
+            |why: String| Trouble::failed(format!("the SuperLink of {federation} cannot be called: {why}"), None);
+        let address = connection.http.as_deref().ok_or_else(|| unusable("it has no HTTP API".to_owned()))?;
+        let Address { host, port } = Address::parse(address).map_err(unusable)?;
+        let given = token_from(self.token_file.as_deref(), TOKEN_VARIABLE)?;
+        let kept = connection.token_path.as_ref().filter(|_| given.is_none() && found.home.is_some());
+        let token = match kept {
+            Some(path) => token_from(Some(Path::new(path)), TOKEN_VARIABLE)?,
+            None => given,
+        };
+        let security = match (&connection.root_certificates, connection.insecure) {
+            (_, true) if host.is_loopback() || self.connection.allow_insecure_network || token.is_none() => {
+                Security::Plaintext
+            }
+            (_, true) => {
+                let what = format!("the SuperLink of {federation} has no TLS, and the token could be read on the way");
+                return Err(Trouble::usage(what, "where the whole network is trusted, add --allow-insecure-network"));
+            }
+            (Some(pem), false) => {
+                Security::Tls(Trust::pem(federation, pem.as_bytes()).map_err(|error| unusable(explain(&error)))?)
+            }
+            (None, false) => system_trust()?,
+        };
+        Ok(SuperLink::new(Target { host: host.to_string(), port, security, token }))
+    }
+
     /// Whether a SuperLink was named at all.
     pub fn names_superlink(&self) -> bool {
         self.connection.superlink.is_some()
     }
 
     pub fn superlink(&self) -> Result<SuperLink, Trouble> {
+        if !self.names_superlink() {
+            remark(&format!("no federation of a server here: calling the SuperLink at {DEFAULT_SUPERLINK}"));
+        }
         match token_from(self.token_file.as_deref(), TOKEN_VARIABLE) {
             Ok(token) => self.connection.superlink(token),
             Err(trouble) => Err(match self.connection.superlink(None) {

@@ -47,6 +47,15 @@ impl From<String> for Cell {
     }
 }
 
+/// The text without the codes that colour it, which programs write to their logs, and else as [`clean`].
+pub fn plain(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.map(|part| part.trim_start_matches(|char: char| char.is_ascii_digit() || ";:?".contains(char)));
+    // The letter that ends the code.
+    clean(&rest.fold(first, |text, part| text + part.strip_prefix(|_: char| true).unwrap_or_default()))
+}
+
 /// The text without what would move the cursor, change colours or turn the direction of writing.
 pub fn clean(text: &str) -> String {
     let steers = |char: char| {
@@ -177,6 +186,15 @@ ID                    NAME                                 STATE
 1                     -                                    off\u{fffd}[31m\u{fffd}line\u{fffd}
 ";
         assert_eq!(table().render(None, false), expected);
+    }
+
+    #[test]
+    fn colours_of_a_log_are_left_out() {
+        assert_eq!(
+            plain("\u{1b}[2m2026\u{1b}[0m \u{1b}[1;31mERROR\u{1b}[0m: no\u{1b}[K file\u{1b}["),
+            "2026 ERROR: no file"
+        );
+        assert_eq!(plain("as it is \u{1b}x"), "as it is \u{fffd}x");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use trellis_train::settings::{Kind, SETTINGS, Setting};
 
-use crate::remote::{CallerArgs, OutputArgs, ServerArgs};
+use crate::remote::{CallerArgs, OfFederationArgs, OutputArgs};
 
 /// Nodes of a federation in this process.
 pub const DEFAULT_NODES: usize = 5;
@@ -21,7 +21,7 @@ Examples:
                                                      its ClientApp, aggregated natively
   trellis run ./my-app --federation lab              on a federation of the server, as `trellis up` starts one
   trellis run ./my-app --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token
-  trellis run --resume 1234 --models ./models --rounds 40
+  trellis run --resume 1234 --rounds 40              go on with what `trellis model ls` shows
   trellis run -o json | jq -r 'select(.event == \"report\") | .evaluate.metrics.eval_acc'
 
 The own ServerApp of a Flower app trains, and makes the first model. A training flag that the app has no key for
@@ -64,9 +64,8 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "app_server")]
     pub native_server: bool,
 
-    /// The federation of the server to train on [default: the only one]
-    #[arg(long, value_name = "NAME", help_heading = "Server")]
-    pub federation: Option<String>,
+    #[command(flatten)]
+    pub federation: OfFederationArgs,
 
     /// Start the run and do not follow it; on a server or with --superlink
     #[arg(long)]
@@ -86,9 +85,6 @@ pub struct RunArgs {
     pub training: TrainingArgs,
 
     #[command(flatten)]
-    pub server: ServerArgs,
-
-    #[command(flatten)]
     pub place: PlaceArgs,
 }
 
@@ -99,7 +95,7 @@ pub struct HereArgs {
     #[arg(long, value_name = "N")]
     pub nodes: Option<usize>,
 
-    /// Directory for the checkpoints [default: models in --state-dir if that is given, or else here]
+    /// Directory for the checkpoints [default: models in --state-dir if that is given, or else in the home, where `trellis model` finds them]
     #[arg(long, value_name = "DIR")]
     pub models: Option<PathBuf>,
 

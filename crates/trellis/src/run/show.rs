@@ -46,6 +46,8 @@ pub struct Show {
     terminal: bool,
     /// Where the last model was saved.
     model: Option<String>,
+    /// Strategy and rounds were not told yet.
+    settings_due: bool,
     rounds: u64,
     /// Code and severity of the findings that were told. Most hold for many rounds, and are read once.
     told: BTreeSet<(String, String)>,
@@ -53,7 +55,15 @@ pub struct Show {
 
 impl Show {
     pub fn new(format: Format) -> Show {
-        Show { format, bar: false, terminal: io::stdout().is_terminal(), model: None, rounds: 0, told: BTreeSet::new() }
+        Show {
+            format,
+            bar: false,
+            terminal: io::stdout().is_terminal(),
+            model: None,
+            rounds: 0,
+            settings_due: false,
+            told: BTreeSet::new(),
+        }
     }
 
     pub fn started(&mut self, run: impl Display, what: &str) {
@@ -63,7 +73,15 @@ impl Show {
         }
     }
 
+    /// The settings that the run has are told with its first report: a SuperLink may have defaults of its own.
+    pub fn tell_settings(&mut self, native: bool) {
+        self.settings_due = native;
+    }
+
     pub fn report(&mut self, report: &TrainingReport) {
+        if std::mem::take(&mut self.settings_due) && self.format == Format::Table {
+            self.line(&format!("{}, {}", clean(&report.strategy), counted(report.rounds_planned, "round")));
+        }
         if let Some(checkpoint) = &report.checkpoint {
             self.model = Some(checkpoint.path.clone());
         }

@@ -35,10 +35,9 @@ pub struct Flags {
 impl Flags {
     /// The flags `A` of a program. `called` is how the user called it: `trellis superlink`, or `flower-superlink`.
     pub fn new<A: Args>(called: &str, program: &'static Program) -> Self {
-        let command =
-            Command::new("trellis").bin_name(called).version(crate::VERSION).max_term_width(crate::HELP_WIDTH);
+        let command = Command::new("trellis").bin_name(called).version(crate::VERSION);
         let command = A::augment_args(command).after_long_help(program.after_help.replace("{called}", called));
-        Self { command, program }
+        Self { command: crate::help::fitted_to_terminal(command), program }
     }
 
     pub fn kind(&self, name: &str) -> Option<Kind> {

@@ -13,7 +13,7 @@ const NAME: &str = "local";
 const NODES: u32 = 4;
 
 pub fn document(args: &UpArgs) -> Result<Federation, Trouble> {
-    let named = args.name.as_deref().or(args.name_flag.as_deref());
+    let named = args.federation.or_position(args.name.as_deref().or(args.name_flag.as_deref()))?;
     match &args.file {
         Some(file) => of_file(file, named),
         None => described(args, named.unwrap_or(NAME)),

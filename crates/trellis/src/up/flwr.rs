@@ -3,56 +3,129 @@
 
 use std::path::{Path, PathBuf};
 
-use trellis_api::Connection;
+use trellis_api::{Client, Connection};
 use trellis_client::Token;
 
-use crate::flwr_connection::{self, app_here};
+use crate::flwr_connection::{self, PYPROJECT, Release, Written, app_here, reads_own_file, save_certificates};
 use crate::python::FlwrHere;
 
-/// Lets `flwr run . NAME` find the federation; what was done, in words. `here`: the server is on this machine.
-pub async fn connect(name: &str, connection: &Connection, here: bool) -> Vec<String> {
-    let Some(certificates) = certificates(connection, here) else {
-        return vec!["`flwr` does not know it: its certificates are on the server's machine".to_owned()];
-    };
+/// A connection that was written, and what the user still has to do.
+pub struct Connected {
+    pub written: Written,
+    /// `flwr` on PATH does not find it yet: the command that is needed comes instead.
+    needs_app: bool,
+    hints: Vec<String>,
+}
+
+impl Connected {
+    pub fn lines(&self) -> Vec<String> {
+        let written = self.written.lines().into_iter().filter(|_| !self.needs_app || !self.written.is_ready());
+        written.chain(self.hints.iter().cloned()).collect()
+    }
+}
+
+/// Lets `flwr run . NAME` find the federation. `here`: the server is on this machine. `app`: the app that Flower 1.25 is to be
+/// used in; without it, the one in the current directory if 1.25 is on PATH.
+pub async fn connect(
+    name: &str,
+    connection: &Connection,
+    here: bool,
+    token: Option<Token>,
+    app: Option<&Path>,
+) -> Result<Connected, String> {
+    let certificates = certificates(name, connection, here)?;
     let release = FlwrHere::look(false).await.and_then(|found| found.release());
     let directory = std::env::current_dir().unwrap_or_default();
-    let app = app_here(&directory, release);
-    let token = match token(connection, here) {
-        Ok(token) => token,
-        Err(why) => return vec![format!("`flwr` does not know it: {why}")],
+    let app = app.map(Path::to_owned).or_else(|| app_here(&directory, release));
+    let written =
+        flwr_connection::write(None, app.as_deref(), name, connection, certificates.as_deref(), token.as_ref())
+            .map_err(|error| error.to_string())?;
+    let mut hints = Vec::from_iter(hint(name, release, app.is_some()));
+    if token.is_none() && connection.token_path.is_some() {
+        hints.push(format!("its SuperLink asks who calls: run `flwr login {name}` once"));
+    }
+    let needs_app = app.is_none() && release.is_some_and(|release| !reads_own_file(release));
+    Ok(Connected { written, needs_app, hints })
+}
+
+/// The same, in words.
+pub async fn connect_in_words(name: &str, connection: &Connection, here: bool) -> Vec<String> {
+    let connected = match if here { token(connection) } else { Ok(None) } {
+        Ok(token) => connect(name, connection, here, token, None).await,
+        Err(why) => Err(why),
     };
-    match flwr_connection::write(None, app.as_deref(), name, connection, certificates.as_deref(), token.as_ref()) {
-        Ok(written) if token.is_none() && connection.token_path.is_some() => {
-            let mut lines = written.lines();
-            lines.push(format!("its SuperLink asks who calls: run `flwr login {name}` once"));
-            lines
+    match connected {
+        Ok(connected) => connected.lines(),
+        Err(why) => vec![format!("`flwr` does not know it: {why}")],
+    }
+}
+
+/// What users of Flower 1.25 have to do, which reads connections from the app alone.
+fn hint(name: &str, release: Option<Release>, in_app: bool) -> Option<String> {
+    let command = format!("`trellis connect {name} --app DIR`");
+    match (release, in_app) {
+        (Some(release), _) if reads_own_file(release) => None,
+        (Some(release), true) => Some(format!("Flower {release} reads {PYPROJECT}: for other apps, run {command}")),
+        (Some(release), false) => {
+            let what = format!("Flower {release} reads connections from the app's {PYPROJECT}");
+            Some(format!("{what}: run {command} first, with DIR the directory of the app"))
         }
-        Ok(written) => written.lines(),
-        Err(error) => vec![format!("`flwr` does not know it: {error}")],
+        (None, true) => None,
+        (None, false) => Some(format!("for Flower 1.25, run {command} first, with DIR the directory of the app")),
     }
 }
 
-/// The file to trust; `Some(None)`: none is needed.
-fn certificates(connection: &Connection, here: bool) -> Option<Option<PathBuf>> {
+/// The file to trust; `None`: none is needed.
+fn certificates(name: &str, connection: &Connection, here: bool) -> Result<Option<PathBuf>, String> {
     match (&connection.root_certificates, &connection.root_certificates_path) {
-        (_, Some(path)) if here => Some(Some(path.into())),
-        (None, _) => Some(None),
-        (Some(_), _) => None,
+        (_, Some(path)) if here => Ok(Some(path.into())),
+        (Some(pem), _) if !connection.insecure => save_certificates(name, pem).map(Some),
+        _ => Ok(None),
     }
 }
 
-/// The token for the SuperLink; `None` if it needs none, or if the token is on the server's machine.
-fn token(connection: &Connection, here: bool) -> Result<Option<Token>, String> {
-    let Some(path) = connection.token_path.as_deref().filter(|_| here) else { return Ok(None) };
+/// The token for a SuperLink of this machine; `None` if it needs none.
+pub fn token(connection: &Connection) -> Result<Option<Token>, String> {
+    let Some(path) = connection.token_path.as_deref() else { return Ok(None) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("its token in {path} cannot be read: {error}"))?;
     Token::parse(&text).map(Some).map_err(|error| format!("there is no token in {path}: {error}"))
 }
 
+/// Where the certificates of a federation are, to know its connection by when it goes.
+pub async fn trust(client: &Client, name: &str) -> Option<PathBuf> {
+    client.connection(name).await.ok()?.root_certificates_path.map(PathBuf::from)
+}
+
 /// Takes away what was written for it.
-pub fn disconnect(name: &str, connection: Option<&Connection>) {
-    let certificates = connection.and_then(|connection| connection.root_certificates_path.as_deref()).map(Path::new);
+pub fn disconnect(name: &str, trust: Option<&Path>) {
     let directory = std::env::current_dir().unwrap_or_default();
-    let app = directory.join("pyproject.toml").is_file().then_some(directory.as_path());
+    let app = directory.join(PYPROJECT).is_file().then_some(directory.as_path());
     // Nobody can do anything about it here, and `flwr` itself says it when the federation is missing.
-    let _ = flwr_connection::remove(None, app, name, certificates);
+    let _ = flwr_connection::remove(None, app, name, trust);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_of_1_25_are_told_the_command_that_they_need() {
+        let release = |minor| Some(Release { major: 1, minor });
+        for (release, in_app, expected) in [
+            (release(42), false, None),
+            (release(26), true, None),
+            (release(25), true, Some("for other apps, run `trellis connect lab --app DIR`")),
+            (
+                release(25),
+                false,
+                Some("Flower 1.25 reads connections from the app's pyproject.toml: run `trellis connect"),
+            ),
+            (None, false, Some("for Flower 1.25, run `trellis connect lab --app DIR` first")),
+            (None, true, None),
+        ] {
+            let hint = hint("lab", release, in_app);
+            assert_eq!(hint.is_some(), expected.is_some(), "{hint:?}");
+            assert!(hint.unwrap_or_default().contains(expected.unwrap_or_default()), "{release:?} {in_app}");
+        }
+    }
 }
