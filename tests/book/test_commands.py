@@ -164,7 +164,16 @@ def reader():
     shutil.rmtree(place, ignore_errors=True)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+# Those that start no training take seconds.
+QUICK = ("operations.md", "accounts.md", "pki.md")
+
+
+def runnable() -> list:
+    marks = {True: [pytest.mark.quick], False: []}
+    return [pytest.param(page, marks=marks[page.name in QUICK], id=page.stem) for page in PAGES if commands(page)]
+
+
+@pytest.mark.parametrize("page", runnable())
 def test_every_command_works_as_printed(reader, page):
     done = reader.read(page)
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"

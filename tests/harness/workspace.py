@@ -52,12 +52,18 @@ class Workspace:
         """A FLWR_HOME: that of the SuperLink, or of another part, which would be on another machine."""
         return self.root / "-".join(filter(None, ["flwr-home", of]))
 
+    @property
+    def trellis_home(self) -> Path:
+        """Where models of runs in one process go, and where a server of this machine would be looked for."""
+        return self.root / "trellis-home"
+
     def env(self, release: Flower | None = None, home: str = "", **extra: str) -> dict[str, str]:
         """For a process of some release, which finds further commands of that release by PATH."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
         kept |= {
             "PATH": f"{(release or flower()).bin}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "FLWR_HOME": str(self.home(home)),
+            "TRELLIS_HOME": str(self.trellis_home),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PYTHONUNBUFFERED": "1",
