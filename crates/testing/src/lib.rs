@@ -3,6 +3,7 @@
 mod clock;
 pub mod kube;
 pub mod ports;
+pub mod processes;
 mod stand_in;
 
 pub use clock::RealClock;

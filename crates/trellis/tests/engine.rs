@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 use trellis_api::{Event, NewRun, Role, Run, RunState, Scalar, State};
 use trellis_client::{ReadLog, Security, SuperLink, Target, Token, Trust};
 use trellis_server::{Platform, PlatformSettings, Refusal};
 use trellis_spec::Name;
+use trellis_testing::processes;
 
 /// Far more than anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -24,15 +24,7 @@ struct Home(TempDir);
 
 impl Drop for Home {
     fn drop(&mut self) {
-        let path = self.0.path().display().to_string();
-        let processes = std::fs::read_dir("/proc").expect("Linux").flatten();
-        for pid in processes.filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok()) {
-            let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            if let Some(pid) = Pid::from_raw(pid).filter(|_| String::from_utf8_lossy(&arguments).contains(&path)) {
-                // One that ended by itself meanwhile needs no more.
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
+        processes::end(self.0.path());
     }
 }
 

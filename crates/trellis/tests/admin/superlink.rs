@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use trellis_testing::processes;
 
 pub struct SuperLink {
     home: TempDir,
@@ -19,15 +20,7 @@ pub struct SuperLink {
 impl Drop for SuperLink {
     fn drop(&mut self) {
         self.process.end();
-        let mark = format!("TRELLIS_APP_OF={}", self.home.path().join("state").display());
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let carries_mark = fs::read(entry.path().join("environ"))
-                .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()));
-            let pid = entry.file_name().to_str().and_then(|name| Pid::from_raw(name.parse().ok()?));
-            if let (true, Some(pid)) = (carries_mark, pid) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        }
+        processes::end(self.home.path());
     }
 }
 

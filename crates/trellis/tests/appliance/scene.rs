@@ -12,6 +12,7 @@ use trellis_appliance::readiness::END_NOTICED;
 use trellis_fake_one::cloud::Id;
 use trellis_fake_one::{Config, FakeOne, Handle, PlainRole};
 use trellis_testing::ports::free_address;
+use trellis_testing::processes;
 
 use crate::prober::Prober;
 
@@ -237,6 +238,13 @@ impl Machine {
 
     pub fn authority(&self) -> PathBuf {
         self.root.join("var/lib/trellis/tls/own/ca.crt")
+    }
+}
+
+/// ServerApps outlive their SuperLink.
+impl Drop for Scene {
+    fn drop(&mut self) {
+        processes::end(self.home.path());
     }
 }
 

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, ResourceId, Sighting, Spec, Verb};
 use trellis_spec::{Containers, Resources, Tls};
+use trellis_testing::processes::kill;
 
-use crate::scene::{Scene, coordinator, id, kill, node, restart};
+use crate::scene::{Scene, coordinator, id, node, restart};
 
 fn podman(arguments: &[&str]) -> String {
     let output = Command::new("podman").args(arguments).output().expect("podman is on PATH");

@@ -5,8 +5,9 @@ use std::num::NonZeroU16;
 
 use serde_json::json;
 use trellis_plan::{CoordinatorSpec, Desired, Outcome, ResourceId, Sighting, Spec, Verb};
+use trellis_testing::processes::{kill, with_variable};
 
-use crate::scene::{Scene, coordinator, id, restart, with_variable};
+use crate::scene::{Scene, coordinator, id, restart};
 
 const MARK: &str = "TRELLIS_DRIVER_PART";
 
@@ -32,7 +33,7 @@ fn processes(scene: &Scene, id: &ResourceId) -> Vec<u32> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_killed_is_seen_at_once_and_says_how_it_ended() {
     let (scene, desired, instance) = ready().await;
-    crate::scene::kill(scene.pid(&desired.id));
+    kill(scene.pid(&desired.id));
     let why = scene.until_failed(&desired.id).await;
     assert!(why.contains("killed by signal 9"), "{why}");
     scene.make(2, restart(&desired, instance)).await;
@@ -61,7 +62,7 @@ async fn the_next_driver_finds_what_runs_and_notices_its_end() {
     assert_eq!(processes(&scene, &desired.id), [pid]);
     let session = rustix::process::getsid(rustix::process::Pid::from_raw(pid as i32)).expect("it lives");
     assert_eq!(session.as_raw_nonzero().get() as u32, pid, "it leads a session of its own");
-    crate::scene::kill(pid);
+    kill(pid);
     scene.until_failed(&desired.id).await;
 }
 
@@ -93,7 +94,7 @@ async fn a_crash_before_the_process_was_started_is_made_up_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_number_that_is_somebody_elses_by_now_is_left_alone() {
     let (mut scene, desired, _) = ready().await;
-    crate::scene::kill(scene.pid(&desired.id));
+    kill(scene.pid(&desired.id));
     scene.until_failed(&desired.id).await;
     scene.close();
     // This process, as if it had been given the number.
@@ -182,7 +183,7 @@ async fn ports_are_kept_unless_somebody_else_took_them() {
     scene.until(&desired.id, |sighting| sighting.facts().is_some_and(|facts| facts.instance != instance)).await;
     let again = scene.until_ready(&desired.id).await;
     assert_eq!(again.addresses, before);
-    crate::scene::kill(scene.pid(&desired.id));
+    kill(scene.pid(&desired.id));
     scene.until_failed(&desired.id).await;
     let _taken = TcpListener::bind(before.fleet.as_deref().expect("an address")).expect("it is free");
     scene.make(3, restart(&desired, again.instance)).await;

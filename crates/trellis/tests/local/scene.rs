@@ -15,6 +15,7 @@ use trellis_plan::{
     Sighting, Spec, Verb,
 };
 use trellis_spec::{Containers, Name, Tls};
+use trellis_testing::processes;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks, where nobody wakes.
@@ -144,34 +145,8 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         self.driver = None;
-        // All that the driver starts works in its own directory.
-        for pid in pids().filter(|pid| {
-            std::fs::read_link(format!("/proc/{pid}/cwd"))
-                .is_ok_and(|directory| directory.starts_with(self.home.path()))
-        }) {
-            kill(pid);
-        }
+        processes::end(self.home.path());
     }
-}
-
-/// Processes with a variable of this value.
-pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
-    let entry = format!("{name}={value}");
-    let has_it = |pid: &u32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
-    };
-    pids().filter(has_it).collect()
-}
-
-fn pids() -> impl Iterator<Item = u32> {
-    let processes = std::fs::read_dir("/proc").expect("Linux").flatten();
-    processes.filter_map(|process| process.file_name().to_str()?.parse().ok())
-}
-
-pub fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid.try_into().expect("a pid")).expect("a pid");
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 
 pub fn failure(sighting: &Sighting) -> Option<String> {

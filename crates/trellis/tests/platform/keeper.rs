@@ -1,8 +1,9 @@
 //! Server and keeper: whoever is killed is started again by the other, and both end when they are told to.
 
 use serde_json::json;
+use trellis_testing::processes::{kill, terminate};
 
-use crate::scene::{Scene, eventually, kill, terminate};
+use crate::scene::{Scene, eventually};
 
 fn served(scene: &Scene) -> bool {
     scene.run(&["status", "-o", "json"]).status.success()

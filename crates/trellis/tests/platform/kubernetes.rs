@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use trellis_fake_kubelet::processes::ProcessSettings;
 use trellis_fake_kubelet::{Kubelet, Settings};
 use trellis_testing::kube::{ControlPlane, Parts};
+use trellis_testing::processes::kill;
 
-use crate::scene::{Scene, eventually, kill};
+use crate::scene::{Scene, eventually};
 
 const KINDS: &str = "statefulsets,pods,services,secrets,configmaps,persistentvolumeclaims";
 

@@ -1,14 +1,13 @@
-//! A home for one test. Every process that is started for it carries its mark, and ends with it.
+//! A home for one test. Every process that is started for it ends with it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use trellis_testing::processes;
 
-const MARK: &str = "TEST_SCENE";
 const LIMIT: Duration = Duration::from_secs(120);
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -42,7 +41,7 @@ impl Scene {
     pub fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.env_clear().env("HOME", self.directory.path()).env("TRELLIS_HOME", self.home());
-        command.env(MARK, self.directory.path()).env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.current_dir(self.directory.path()).stdin(Stdio::null()).args(arguments);
         command
     }
@@ -83,17 +82,12 @@ impl Scene {
 
     /// The processes of this scene that run `trellis WORD`; all of them without.
     pub fn processes(&self, word: Option<&str>) -> Vec<u32> {
-        let mark = format!("{MARK}={}", self.directory.path().display());
-        let entries = std::fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        let ours = pids.filter(|pid| {
-            let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            let (environment, line) = (read("environ"), read("cmdline"));
-            let marked = environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes());
-            let second = line.split(|byte| *byte == 0).nth(1).unwrap_or_default();
-            marked && word.is_none_or(|word| second == word.as_bytes())
-        });
-        ours.collect()
+        let runs = |pid: &u32, word: &str| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|byte| *byte == 0).nth(1) == Some(word.as_bytes())
+        };
+        let ours = processes::of(self.directory.path()).into_iter();
+        ours.filter(|pid| word.is_none_or(|word| runs(pid, word))).collect()
     }
 
     /// The only process that runs `trellis WORD`, when there is one.
@@ -107,28 +101,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Whoever is killed may be started again by another, who goes next.
-        for _ in 0..10 {
-            let left = self.processes(None);
-            if left.is_empty() {
-                return;
-            }
-            left.into_iter().for_each(kill);
-        }
-    }
-}
-
-pub fn kill(pid: u32) {
-    signal(pid, Signal::KILL);
-}
-
-pub fn terminate(pid: u32) {
-    signal(pid, Signal::TERM);
-}
-
-fn signal(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        let _ = kill_process(pid, signal);
+        processes::end(self.directory.path());
     }
 }
 

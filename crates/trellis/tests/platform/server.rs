@@ -3,7 +3,9 @@
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
 
-use crate::scene::{Scene, eventually, terminate};
+use trellis_testing::processes::terminate;
+
+use crate::scene::{Scene, eventually};
 
 fn start(scene: &Scene) -> Child {
     let mut command = scene.command(&["server", "--listen", "127.0.0.1:0"]);
