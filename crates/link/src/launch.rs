@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
 use trellis_core::app;
 use trellis_core::id::RunId;
 use trellis_core::port::Topic;
@@ -33,6 +34,8 @@ pub use python::{NoPython, interpreter_of};
 const GLANCE: Duration = Duration::from_secs(1);
 /// After a run has ended by itself its process may tidy up for this long.
 const GRACE_AFTER_END: Duration = Duration::from_secs(60);
+/// A process that tidies up for longer no longer counts against the limit of ServerApps at once.
+const SLOT_GRACE: Duration = Duration::from_secs(5);
 /// After a run was stopped its process gets this long from the friendly signal to the other.
 const GRACE_AFTER_STOP: Duration = Duration::from_secs(5);
 /// Output of an app that died that is put into the run's log.
@@ -176,7 +179,7 @@ impl Launcher {
         self.link.write(move |tx| app::finish(tx, run, Outcome::Failed, &reason, now)).await
     }
 
-    fn watch(self: &Arc<Self>, run: RunId, app: AppProcess, slot: Slot) {
+    fn watch(self: &Arc<Self>, run: RunId, app: AppProcess, mut slot: Slot) {
         let launcher = Arc::clone(self);
         tokio::spawn(async move {
             let ended = tokio::select! {
@@ -189,13 +192,14 @@ impl Launcher {
                         }
                         _ => GRACE_AFTER_END,
                     };
-                    match tokio::time::timeout(grace, app.ended()).await {
-                        Ok(ended) => ended,
-                        Err(_) => {
-                            app.kill();
-                            app.ended().await
-                        }
+                    let end = Instant::now() + grace;
+                    if timeout(SLOT_GRACE, app.ended()).await.is_err() {
+                        slot = None;
                     }
+                    if timeout_at(end, app.ended()).await.is_err() {
+                        app.kill();
+                    }
+                    app.ended().await
                 }
             };
             app.kill(); // What it started and left behind, if anything.

@@ -272,6 +272,29 @@ async fn runs_beyond_the_limit_wait_in_a_queue() {
     link.stop().await;
 }
 
+/// Ends only when the state directory is deleted, with the test.
+const SAY_AND_LINGER: &str = "exec 3>\"$1\"; echo $TRELLIS_RUN_ID $TRELLIS_APP_TOKEN >&3; exec 3>&-; \
+     while [ -d \"$TRELLIS_APP_OF\" ]; do sleep 0.05; done";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_serverapp_that_lingers_after_its_run_does_not_hold_up_the_queue() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut script = Script::new(directory.path(), SAY_AND_LINGER);
+    script.config.limits.server_apps = Some(1);
+    let link = TestLink::start(script.config.clone()).await;
+    let first = link.start_run_of(native_fab()).await;
+    let (said, _) = script.hear().await;
+    let second = link.start_run_of(native_fab()).await;
+    let (app, token) = (link.addresses.serverappio, [header("flwr-task-token", &said[1])]);
+    let input: PullTaskInputResponse =
+        read(&post(app, "/v1/runtime/pull-task-input", &token, &PullTaskInputRequest {}).await);
+    let output = PushTaskOutputRequest { context: input.context, sub_status: "completed".into(), ..Default::default() };
+    read::<PushTaskOutputResponse>(&post(app, "/v1/runtime/push-task-output", &token, &output).await);
+    assert_eq!(status(&link, first).await.sub_status, "completed");
+    assert_eq!(script.hear().await.0[0], second.to_string());
+    link.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_words_of_a_native_serverapp_are_in_the_log() {
     let directory = tempfile::tempdir().unwrap();

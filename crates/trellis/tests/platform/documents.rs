@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::scene::{Scene, eventually, terminate};
+use trellis_testing::processes::terminate;
+
+use crate::scene::{Scene, eventually};
 
 const GOOD: &str = "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata: {name: digits}\nspec: {nodes: 1}\n";
 
