@@ -1,6 +1,7 @@
 """Commands about the federation of this machine: they find it without flags, by position, by flag and by variable, and call its
 SuperLink, not another one."""
 
+import re
 import subprocess
 
 import pytest
@@ -71,3 +72,16 @@ def test_a_python_that_cannot_be_used_changes_nothing(platform):
     before = platform.json("status", "lab")["summary"]["revision"]
     platform.run("up", "lab", "--python", "/no/such/python", "--detach", code=2)
     assert platform.json("status", "lab")["summary"]["revision"] == before
+
+
+def test_the_last_hint_of_the_demo_works_in_any_home(tmp_path):
+    workspace = Workspace(tmp_path)
+    try:
+        demo = Platform(workspace)
+        hint = re.search(r"`trellis (model show .*)`", demo.run("up", "--demo", "--nodes", "2"))
+        # `make demo` has a home of its own.
+        env = workspace.env(TRELLIS_HOME=str(tmp_path / "another"))
+        done = subprocess.run(demo.argv(*hint[1].split()), env=env, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0 and "Round       10 of 10" in done.stdout, done
+    finally:
+        workspace.close()

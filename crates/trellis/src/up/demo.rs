@@ -64,11 +64,8 @@ fn curve(reports: &[TrainingReport]) -> Vec<(u64, f64)> {
 async fn tell_model(client: &Client, federation: &str, run: &Run) -> Result<(), Trouble> {
     let run = client.run(federation, &run.id).await?;
     if let Some(path) = run.training.and_then(|training| training.checkpoint) {
-        print(&format!(
-            "\nThe model stays: {}\n  look at it with `trellis model show {}`\n",
-            clean(&path),
-            clean(&run.id)
-        ));
+        // By its path: the home may be one for this demo alone.
+        print(&format!("\nThe model stays; look at it with `trellis model show {}`\n", clean(&path)));
     }
     Ok(())
 }
