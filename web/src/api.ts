@@ -22,6 +22,7 @@ export interface NodeCounts {
   present: number;
   ready: number;
   busy: number;
+  joined?: number;
 }
 
 export interface FederationSummary {
@@ -103,6 +104,7 @@ export interface NodeStatus {
   busy?: boolean | null;
   draining: boolean;
   drained?: boolean;
+  joined?: boolean;
   version?: string | null;
   since_ms?: number | null;
 }
@@ -118,6 +120,7 @@ export interface Status {
   sites: SiteStatus[];
   nodes: NodeStatus[];
   shards: number;
+  orphaned_shards?: number;
   away: number;
   max_unavailable: number;
   at_ms: number;
@@ -134,6 +137,7 @@ export interface Why {
 
 export interface Pool {
   count: number;
+  repartition?: boolean;
 }
 
 export interface NodeChange {
@@ -153,6 +157,7 @@ export interface Node {
   busy?: boolean;
   draining: boolean;
   drained?: boolean;
+  joined?: boolean;
   version?: string;
   since_ms?: number;
 }

@@ -146,6 +146,9 @@ export const scale = (name: string, pool: string, count: number): Promise<Federa
 export const drain = (name: string, node: string, drained: boolean): Promise<FederationDetail> =>
   json(federation(name) + path`/nodes/${node}`, { method: "PUT", body: { drained } satisfies NodeChange });
 
+export const revokeNode = async (name: string, node: string): Promise<void> =>
+  void (await send(federation(name) + path`/nodes/${node}`, { method: "DELETE" }));
+
 export const remove = async (name: string): Promise<void> => void (await send(federation(name), { method: "DELETE" }));
 
 export const runs = (name: string, signal?: AbortSignal) => everything<Run>(`${federation(name)}/runs`, signal);

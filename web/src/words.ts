@@ -43,6 +43,11 @@ export function nodeWord(node: Node): string {
   return parts.join(", ");
 }
 
+export function placeOf(node: Node): string {
+  if (node.joined) return node.site ? `joined from ${node.site}` : "joined from elsewhere";
+  return `${node.pool || "no pool"} at ${node.site || "unknown"}`;
+}
+
 export function runOf(run: Run): Told {
   if (run.state === "pending") return { tone: "wait", word: "Pending" };
   if (run.state === "starting") return { tone: "work", word: "Starting" };

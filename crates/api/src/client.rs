@@ -14,7 +14,7 @@ pub use self::error::CallError;
 pub use self::events::Events;
 use crate::{
     Apps, Connection, FederationDetail, FederationSummary, IssuedToken, LogPart, MAX_PAGE, Me, NewRun, NewToken, Node,
-    Page, PastFederation, PlanReport, Pool, Run, Token, TrainingRounds,
+    NodeChange, Page, PastFederation, PlanReport, Pool, Run, Token, TrainingRounds,
 };
 
 const BASE: &str = "/api/v1";
@@ -126,9 +126,21 @@ impl Client {
         self.get(&federation(name, "/plan")).await
     }
 
-    pub async fn scale(&self, name: &str, pool: &str, count: u32) -> Result<FederationDetail, CallError> {
+    pub async fn scale(&self, name: &str, pool: &str, to: &Pool) -> Result<FederationDetail, CallError> {
         let path = federation(name, &format!("/pools/{}", segment(pool)));
-        self.call("PUT", &path, Some(Body::json(&Pool { count })), &[]).await
+        self.call("PUT", &path, Some(Body::json(to)), &[]).await
+    }
+
+    /// Keeps a node from new work, or lets it take work again.
+    pub async fn drain(&self, name: &str, node: &str, drained: bool) -> Result<FederationDetail, CallError> {
+        let path = federation(name, &format!("/nodes/{}", segment(node)));
+        self.call("PUT", &path, Some(Body::json(&NodeChange { drained })), &[]).await
+    }
+
+    /// Takes a node that joined from elsewhere away.
+    pub async fn revoke(&self, name: &str, node: &str) -> Result<(), CallError> {
+        let path = federation(name, &format!("/nodes/{}", segment(node)));
+        self.send("DELETE", &path, None, &[]).await.map(drop)
     }
 
     /// All of them, by name.

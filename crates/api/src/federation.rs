@@ -45,6 +45,9 @@ pub struct NodeCounts {
     pub present: u32,
     pub ready: u32,
     pub busy: u32,
+    /// Nodes that joined from elsewhere and are online; the other numbers are without them.
+    #[serde(default)]
+    pub joined: u32,
 }
 
 /// A federation that is gone, and whose runs are kept.
@@ -73,6 +76,9 @@ pub struct Pool {
     #[schema(maximum = 100000)]
     #[serde(deserialize_with = "whole")]
     pub count: u32,
+    /// Divides the data into as many shards as there are nodes, as a change of `training.partitions`.
+    #[serde(default)]
+    pub repartition: bool,
 }
 
 /// Whether a node is kept from new work.
@@ -115,9 +121,12 @@ pub struct Node {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
     pub draining: bool,
-    /// The document keeps it from new work.
+    /// The document, or a user, keeps it from new work.
     #[serde(default)]
     pub drained: bool,
+    /// It joined from elsewhere: no pool has it, and its site is what it says of its place.
+    #[serde(default)]
+    pub joined: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,7 @@
 //! The calls a SuperLink answers beside Flower's: name, question and answer of each, as they are on the wire. Times are
 //! seconds since 1970; ids are texts, because not every JSON reader has numbers that large.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -37,6 +38,8 @@ calls! {
     CreateJoinToken = "create-join-token" -> NewToken;
     Join = "join" -> Joined;
     DescribeNode = "describe-node" -> Done;
+    AskShard = "node-shard" -> NodeShard;
+    AssignShards = "assign-shards" -> Done;
     CreateAccount = "create-account" -> NewAccount;
     ListAccounts = "list-accounts" -> Accounts;
     SetRole = "set-role" -> Done;
@@ -72,6 +75,9 @@ pub struct Node {
     /// It takes no new work.
     #[serde(default)]
     pub draining: bool,
+    /// It works with the shard that it is assigned.
+    #[serde(default)]
+    pub asks_for_shard: bool,
     /// Transport and version of Flower it speaks: `http 1.42.0`; without the version where none was announced.
     pub client: String,
     pub owner: String,
@@ -129,6 +135,40 @@ pub struct DescribeNode {
     /// It takes no new work, and is not to be chosen for any. Forgotten when the SuperLink or the node starts anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub draining: Option<bool>,
+}
+
+/// A node asks which part of the data it has, in a run; the call must be signed with its key. A node with a shard of its own
+/// does not ask.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AskShard {
+    pub node_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+}
+
+/// Without a shard the node's own settings count. Without a total nobody assigns shards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeShard {
+    #[serde(default)]
+    pub shard: Option<u32>,
+    #[serde(default)]
+    pub total: Option<u32>,
+    /// It will have one: ask again.
+    #[serde(default)]
+    pub pending: bool,
+}
+
+/// Replaces the assignment of shards, which a SuperLink forgets when it starts anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AssignShards {
+    pub total: u32,
+    /// Of nodes that ask, by id; `None`: there is none for it.
+    pub shards: BTreeMap<String, Option<u32>>,
+    /// Nodes that runs must not select.
+    pub left_out: BTreeSet<String>,
+    /// Runs must select no others than these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only: Option<BTreeSet<String>>,
 }
 
 /// What an account may do: each role may do all that the ones before it may.

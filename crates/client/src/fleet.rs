@@ -34,7 +34,7 @@ use self::line::Lines;
 use self::proof::Proof;
 use self::refusal::Refusal;
 use self::rpc::Rpc;
-use crate::{DescribeNode, Error, NodeKey, SuperLink, Target};
+use crate::{AskShard, DescribeNode, Error, NodeKey, NodeShard, SuperLink, Target};
 
 /// Answers without content of objects; apps are the largest.
 const MESSAGE_BYTES: usize = 256 << 20;
@@ -200,6 +200,12 @@ impl Fleet {
     pub async fn describe_node(&self, said: &DescribeNode) -> Result<(), Error> {
         let superlink = SuperLink::new(self.inner.lines.target.clone());
         superlink.call_as_node(said, self.inner.proof.key()).await.map(drop)
+    }
+
+    /// Which part of the data the node has, in a run: only a SuperLink of Trellis understands it.
+    pub async fn node_shard(&self, asked: &AskShard) -> Result<NodeShard, Error> {
+        let superlink = SuperLink::new(self.inner.lines.target.clone());
+        superlink.call_as_node(asked, self.inner.proof.key()).await
     }
 
     pub async fn deactivate_node(&self, node: NodeId) -> Result<(), FleetError> {

@@ -83,6 +83,7 @@ mod tests {
             round_ms: None,
             waits_for: None,
             shard: None,
+            shards: None,
             node_id: None,
             since_ms: 0,
             instance: 1,

@@ -100,6 +100,7 @@ fn facts(record: &Record, phase: Phase, since_ms: Millis, report: Report) -> Fac
         round_ms: None,
         waits_for: None,
         shard: spec.and_then(Spec::shard),
+        shards: spec.and_then(Spec::shards),
         node_id: report.node_id.or_else(|| record.node_id.clone()),
         since_ms,
         instance: record.instance,

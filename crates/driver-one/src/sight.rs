@@ -132,6 +132,7 @@ fn facts(record: &Record, vm: Option<&VmSeen>, phase: Phase, looked: &Looked<'_>
         round_ms: None,
         waits_for: None,
         shard: spec.and_then(Spec::shard),
+        shards: spec.and_then(Spec::shards),
         node_id: said(keys::FL_NODE_ID).map(str::to_owned),
         since_ms: record.since_ms,
         instance: record.instance,

@@ -22,6 +22,7 @@ pub mod log_tail;
 mod objects;
 mod refusals;
 mod serve;
+mod shards;
 mod upkeep;
 mod wake;
 pub mod watch;

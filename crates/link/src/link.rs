@@ -21,6 +21,7 @@ use crate::draining::Draining;
 use crate::identity::Identities;
 use crate::objects::HotObjects;
 use crate::refusals::RefusalLog;
+use crate::shards::Shards;
 use crate::wake::WaitingRoom;
 use crate::watch::Watch;
 
@@ -41,6 +42,7 @@ pub struct Link {
     /// What changed lately, for those who watch from outside.
     pub changes: Arc<Changes>,
     pub draining: Draining,
+    pub shards: Shards,
     /// Nodes must be registered through the Control API.
     pub supernode_auth: bool,
     /// Control calls need the token of an account.
@@ -94,6 +96,7 @@ impl Link {
             ended: settings.ended,
             changes: settings.changes,
             draining: Draining::default(),
+            shards: Shards::default(),
             limits: settings.limits,
             supernode_auth: settings.supernode_auth,
             accounts: settings.accounts,

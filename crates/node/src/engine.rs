@@ -9,6 +9,7 @@ mod install;
 mod intake;
 mod link;
 mod session;
+mod shard;
 mod transfer;
 mod upkeep;
 
@@ -58,6 +59,7 @@ pub struct Engine {
     /// Instructions of one run are carried out one after the other: each finds the context that the one before left.
     turns: std::sync::Mutex<BTreeMap<RunId, Arc<Mutex<()>>>>,
     known_apps: install::Apps,
+    told_shard: shard::ToldShard,
     /// Instructions under way. Their tasks read-lock `busy`: who holds it may have objects that no row asks for yet.
     tasks: TaskTracker,
     busy: RwLock<()>,
@@ -86,6 +88,7 @@ impl Engine {
             answered: Notify::new(),
             turns: std::sync::Mutex::default(),
             known_apps: install::Apps::default(),
+            told_shard: shard::ToldShard::default(),
             tasks: TaskTracker::new(),
             busy: RwLock::new(()),
             config,

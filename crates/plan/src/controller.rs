@@ -16,6 +16,7 @@ use crate::Millis;
 use crate::action::{Action, Outcome};
 use crate::clock::Clock;
 use crate::driver::{Driver, Rendering};
+use crate::fleet::Fleet;
 use crate::inventory::Inventory;
 use crate::ledger::Ledger;
 use crate::observed::{Observation, Observed};
@@ -97,6 +98,8 @@ pub struct Controller {
     pub drivers: BTreeMap<Name, Arc<dyn Driver>>,
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
+    /// `None`: the SuperLink is not asked for its nodes, and told nothing about them.
+    pub fleet: Option<Arc<dyn Fleet>>,
     pub settings: Settings,
 }
 
@@ -180,6 +183,10 @@ impl Controller {
         if let Wanted::Federation(federation) = &wanted {
             self.tell_drivers(&federation.name, &planned.blueprints);
         }
+        // Before the actions: a node that is about to have another numbering must not be selected any more.
+        if let (Some(fleet), Some(selection)) = (&self.fleet, &planned.selection) {
+            self.wait_for(fleet.select(selection)).await;
+        }
         let outcomes = self.apply_all(&planned.actions, &lease).await;
         let mut ledger = planned.ledger.clone();
         for (action, outcome) in planned.actions.iter().zip(&outcomes) {
@@ -214,7 +221,8 @@ impl Controller {
             (site, observation)
         };
         let looks = stream::iter(sites).map(look).buffer_unordered(self.settings.most_at_once);
-        Observed { sites: looks.collect().await }
+        let link = self.fleet.as_ref().and_then(|fleet| fleet.nodes());
+        Observed { sites: looks.collect().await, link }
     }
 
     async fn observe_site(&self, federation: &Name, site: &Name) -> Observation {

@@ -36,6 +36,15 @@ pub struct Ledger {
     /// Of each site's gateway: its number in the tunnel.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub gateways: BTreeMap<Name, u32>,
+    /// By the id that the SuperLink gave it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub joined: BTreeMap<String, JoinedNode>,
+    /// Ids that the SuperLink gave to nodes of pools, and still has.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub made: BTreeSet<String>,
+    /// The number of shards of the nodes that runs select.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selected_total: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +53,17 @@ pub struct Applied {
     pub since_ms: Millis,
     /// A node: the shards that it may be running with. Two while nobody knows whether it has changed.
     pub shards: BTreeSet<u32>,
+    /// A node: the numbers of shards that it may be running with.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub totals: BTreeSet<u32>,
+}
+
+/// A node that no pool has: it joined the SuperLink from elsewhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinedNode {
+    pub shard: Option<u32>,
+    /// It works with the shard that it is assigned.
+    pub asks_for_shard: bool,
 }
 
 /// How many nodes a pool has by its scaling policy.
@@ -86,6 +106,9 @@ impl Default for Ledger {
             gpus: BTreeMap::new(),
             drain_timeout_ms: 0,
             gateways: BTreeMap::new(),
+            joined: BTreeMap::new(),
+            made: BTreeSet::new(),
+            selected_total: None,
         }
     }
 }
@@ -135,9 +158,11 @@ impl Ledger {
         let id = verb.id().clone();
         let generation = verb.generation();
         if let Verb::Create(desired) | Verb::Replace(desired) = verb {
-            let mut shards = self.applied.remove(&id).map(|applied| applied.shards).unwrap_or_default();
+            let before = self.applied.remove(&id);
+            let (mut shards, mut totals) = before.map(|applied| (applied.shards, applied.totals)).unwrap_or_default();
             shards.extend(desired.spec.shard());
-            let applied = Applied { generation: Some(desired.generation), since_ms: now_ms, shards };
+            totals.extend(desired.spec.shards());
+            let applied = Applied { generation: Some(desired.generation), since_ms: now_ms, shards, totals };
             self.applied.insert(id.clone(), applied);
         }
         let count = self.tries.get(&id).filter(|tries| tries.goes_on_with(verb)).map_or(0, |tries| tries.count);
@@ -149,7 +174,9 @@ impl Ledger {
 
     /// Whether a shard may be another's, whatever the table says: one that is to be renumbered still has its old one.
     pub(crate) fn may_be_used_by_another(&self, shard: u32, node: &NodeKey) -> bool {
-        self.applied.iter().any(|(id, applied)| applied.shards.contains(&shard) && id.node_key() != Some(node))
+        let is_other = |id: &ResourceId| id.node_key() != Some(node);
+        self.applied.iter().any(|(id, applied)| applied.shards.contains(&shard) && is_other(id))
+            || self.joined.values().any(|joined| joined.shard == Some(shard))
     }
 
     /// Something was asked of which nobody knows whether it will still happen.

@@ -10,6 +10,7 @@ mod clock;
 pub mod conformance;
 mod controller;
 mod driver;
+mod fleet;
 mod inventory;
 mod ledger;
 mod observed;
@@ -28,11 +29,12 @@ pub use action::{Action, Order, Outcome, Verb};
 pub use clock::Clock;
 pub use controller::{Controller, Heard, Pass, Preview, Settings};
 pub use driver::{Call, Driver, Rendering};
+pub use fleet::Fleet;
 pub use inventory::{Capabilities, Inventory};
-pub use ledger::{Applied, LEDGER_VERSION, Ledger, PoolMemory, Tries};
-pub use observed::{Addresses, Facts, Observation, Observed, Offer, Phase, Seen, Sighting};
+pub use ledger::{Applied, JoinedNode, LEDGER_VERSION, Ledger, PoolMemory, Tries};
+pub use observed::{Addresses, Facts, LinkNode, Observation, Observed, Offer, Phase, Seen, Sighting};
 pub use orders::Orders;
-pub use planner::{Planned, Wanted, blueprints, plan};
+pub use planner::{Planned, Selection, Wanted, blueprints, plan};
 pub use report::{Weight, Why};
 pub use resource::{
     CoordinatorSpec, Desired, Generation, Keepalive, NodeKey, NodeSpec, Part, PoolRules, ResourceId, Spec, Tunnel,

@@ -1,6 +1,7 @@
 //! What was seen. Three values, not two: what could not be seen is neither there nor gone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use trellis_spec::Name;
@@ -42,6 +43,8 @@ pub struct Facts {
     pub waits_for: Option<u32>,
     /// A node: the shard that it was started with.
     pub shard: Option<u32>,
+    /// A node: the number of shards that it was started with.
+    pub shards: Option<u32>,
     /// A node: what the SuperLink calls it.
     pub node_id: Option<String>,
     /// Since when it is in this phase.
@@ -96,10 +99,31 @@ pub struct Offer {
     pub gpus: Option<u32>,
 }
 
-/// All sites that matter to a federation.
+/// All sites that matter to a federation, and its SuperLink.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     pub sites: BTreeMap<Name, Observation>,
+    /// Nodes that the SuperLink has, wherever they are; `None`: it did not say.
+    pub link: Option<Arc<[LinkNode]>>,
+}
+
+/// A node as the SuperLink knows it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LinkNode {
+    pub id: String,
+    /// May be empty.
+    pub name: String,
+    pub location: String,
+    pub is_online: bool,
+    /// It takes no new work.
+    pub draining: bool,
+    /// A user keeps it from new work.
+    pub drained: bool,
+    /// It works with the shard that it is assigned.
+    pub asks_for_shard: bool,
+    pub version: Option<String>,
+    /// Since when it is online, or away.
+    pub since_ms: Option<Millis>,
 }
 
 impl Observed {

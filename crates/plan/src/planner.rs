@@ -8,6 +8,7 @@ mod blueprint;
 mod coordinator;
 mod crowd;
 mod drain;
+mod joined;
 mod leaving;
 mod links;
 mod missing;
@@ -15,13 +16,14 @@ mod numbering;
 mod pace;
 mod repair;
 mod scaling;
+mod selection;
 mod sight;
 mod skew;
 mod tell;
 mod upgrade;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use trellis_spec::{Federation, Name};
@@ -58,6 +60,26 @@ pub struct Planned {
     pub wake_ms: Option<Millis>,
     /// All that is wanted, as far as it is known what it is to be.
     pub blueprints: Vec<Desired>,
+    /// Which nodes runs may select, to be told to the SuperLink before any action is carried out; `None`: the SuperLink did not
+    /// say which nodes it has, or cannot be told.
+    pub selection: Option<Selection>,
+}
+
+/// Nodes of one numbering of the data, and the shards of those that joined from elsewhere. By the ids of the SuperLink.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    pub total: u32,
+    /// `None`: there is none for the node.
+    pub shards: BTreeMap<String, Option<u32>>,
+    pub left_out: BTreeSet<String>,
+    /// While a new numbering rolls: no others than these, as a node that comes may have either. They are not among `left_out`.
+    pub only: Option<BTreeSet<String>>,
+}
+
+impl Selection {
+    pub fn has(&self, id: &str) -> bool {
+        !self.left_out.contains(id) && self.only.as_ref().is_none_or(|only| only.contains(id))
+    }
 }
 
 /// What one step would do, and why it does not do more.
@@ -94,6 +116,7 @@ pub fn blueprints(
     let mut ledger = ledger.clone();
     let known = sight::known(&federation.name, observed, &mut ledger, now_ms);
     let (counts, _) = scaling::counts(federation, observed, &known, &mut ledger, now_ms);
+    joined::adopt(federation, observed, &known, &mut ledger);
     let (numbered, _) = numbering::number(federation, &counts, &known, &mut ledger);
     links::number_gateways(federation, &known, &mut ledger);
     let (view, _) = view::draw(federation, inventory, observed, known, numbered, &ledger, now_ms);
@@ -113,6 +136,7 @@ fn keep(
     ledger.drain_timeout_ms = pace::millis(federation.upgrade.drain_timeout);
     let known = sight::known(&federation.name, observed, &mut ledger, now_ms);
     let counts = step.then(scaling::counts(federation, observed, &known, &mut ledger, now_ms));
+    joined::adopt(federation, observed, &known, &mut ledger);
     let numbered = step.then(numbering::number(federation, &counts, &known, &mut ledger));
     links::number_gateways(federation, &known, &mut ledger);
     let view = step.then(view::draw(federation, inventory, observed, known, numbered, &ledger, now_ms));
@@ -127,9 +151,10 @@ fn keep(
     step.join(repair::mend(&view, &gate, &mut ledger));
     step.join(missing::make(&view, &gate));
 
-    let admitted = pace::admit(step, &mut ledger, now_ms, seed);
+    let mut admitted = pace::admit(step, &mut ledger, now_ms, seed);
+    let selection = admitted.then(selection::select(&view, &mut ledger));
     let status = tell::status(&view, &admitted, &ledger);
-    admitted.into_planned(status, ledger, view.into_blueprints())
+    Planned { selection, ..admitted.into_planned(status, ledger, view.into_blueprints()) }
 }
 
 fn remove(
@@ -184,6 +209,6 @@ impl Step {
             ledger.serial += 1;
             actions.push(Action { order: Order { fence: 0, serial: ledger.serial }, verb });
         }
-        Planned { actions, report: self.report, status, ledger, wake_ms: self.wake_ms, blueprints }
+        Planned { actions, report: self.report, status, ledger, wake_ms: self.wake_ms, blueprints, selection: None }
     }
 }

@@ -167,6 +167,13 @@ impl Spec {
             Spec::Node(node) => Some(node.shard),
         }
     }
+
+    pub fn shards(&self) -> Option<u32> {
+        match self {
+            Spec::Coordinator(_) => None,
+            Spec::Node(node) => Some(node.shards),
+        }
+    }
 }
 
 impl Generation {

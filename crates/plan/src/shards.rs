@@ -55,6 +55,11 @@ impl ShardTable {
         self.holders.retain(|_, holder| keep.contains(holder));
     }
 
+    /// Makes room for this many nodes at once.
+    pub fn make_room(&mut self, nodes: usize) {
+        self.most = self.most.max(u32::try_from(nodes).unwrap_or(u32::MAX));
+    }
+
     /// Gives every wanted node a shard, though none that is `in_use` by another. Those who get none wait for one
     /// that a leaving node still holds.
     pub fn assign<'a>(
@@ -63,7 +68,7 @@ impl ShardTable {
         partitions: Option<u32>,
         in_use: impl Fn(u32, &NodeKey) -> bool,
     ) -> Vec<&'a NodeKey> {
-        self.most = self.most.max(u32::try_from(wanted.len()).unwrap_or(u32::MAX));
+        self.make_room(wanted.len());
         let total = self.total(partitions);
         let asked: BTreeSet<&NodeKey> = wanted.iter().copied().collect();
         // The data is divided into fewer parts than before: their numbers are no more.

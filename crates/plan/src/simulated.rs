@@ -6,6 +6,7 @@
 mod disruption;
 mod driver;
 mod faults;
+mod fleet;
 mod machine;
 mod store;
 mod time;
@@ -15,6 +16,7 @@ pub use crate::seed::Chance;
 pub use disruption::Disruptions;
 pub use driver::SimulatedDriver;
 pub use faults::Faults;
+pub use fleet::SimulatedFleet;
 pub use machine::Machine;
 pub use store::SimulatedStore;
 pub use time::{Stage, VirtualClock, block_on};

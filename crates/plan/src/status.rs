@@ -24,6 +24,9 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// Parts that the data is divided into.
     pub shards: u32,
+    /// Those that no node has.
+    #[serde(default)]
+    pub orphaned_shards: u32,
     /// Nodes that are away because of us, and how many may be.
     pub away: u32,
     pub max_unavailable: u32,
@@ -92,14 +95,30 @@ pub struct NodeStatus {
     pub updated: bool,
     pub busy: Option<bool>,
     pub draining: bool,
-    /// The document keeps it from new work.
+    /// The document, or a user, keeps it from new work.
     #[serde(default)]
     pub drained: bool,
+    /// It joined the SuperLink from elsewhere: no pool has it.
+    #[serde(default)]
+    pub joined: bool,
     pub version: Option<String>,
     pub since_ms: Option<Millis>,
 }
 
+/// What it means that shards have no node, and what to do.
+pub(crate) fn orphaned(orphaned: u32, shards: u32) -> String {
+    format!(
+        "{orphaned} of {shards} shards have no node, so that no run trains on their data; \
+         `trellis scale POOL=COUNT --repartition` divides the data among the nodes that there are"
+    )
+}
+
 impl Status {
+    /// What users should know of shards without a node.
+    pub fn orphan_note(&self) -> Option<String> {
+        (self.orphaned_shards > 0).then(|| orphaned(self.orphaned_shards, self.shards))
+    }
+
     /// Something starts, stops or finishes its work: another look will soon show something else.
     pub fn is_in_motion(&self) -> bool {
         let passing = |phase: &str| matches!(phase, "starting" | "stopping");

@@ -34,7 +34,7 @@ fn wanted_of(federation: Arc<trellis_spec::Federation>) -> Vec<Desired> {
     for now_ms in [START_MS, START_MS + 60_000] {
         world.advance(now_ms);
         let site = &federation.sites[0].name;
-        let observed = Observed { sites: [(site.clone(), world.observe(&federation.name, site))].into() };
+        let observed = Observed { sites: [(site.clone(), world.observe(&federation.name, site))].into(), link: None };
         let planned = plan(&wanted, &observed, &inventory, &ledger, now_ms, 0);
         ledger = planned.ledger.clone();
         for action in &planned.actions {

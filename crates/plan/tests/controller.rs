@@ -98,6 +98,7 @@ impl Bench {
             drivers: self.drivers.clone(),
             store: Arc::clone(&self.store) as _,
             clock: Arc::clone(&self.clock) as _,
+            fleet: None,
             settings: Settings { holder: holder.to_owned(), ..Settings::default() },
         }
     }

@@ -38,7 +38,8 @@ impl Case {
         self.world.advance(self.now_ms);
         let sites = self.federation.sites.iter().map(|site| &site.name);
         let world = &mut self.world;
-        Observed { sites: sites.map(|site| (site.clone(), world.observe(&self.federation.name, site))).collect() }
+        let sites = sites.map(|site| (site.clone(), world.observe(&self.federation.name, site))).collect();
+        Observed { sites, link: Some(self.world.link_nodes().into()) }
     }
 
     fn plan(&mut self, observed: &Observed) -> Planned {
@@ -51,6 +52,9 @@ impl Case {
         let observed = self.observe();
         let planned = self.plan(&observed);
         self.ledger = planned.ledger.clone();
+        if let Some(selection) = &planned.selection {
+            self.world.select(selection);
+        }
         for action in &planned.actions {
             let outcome = self.world.carry_out(action);
             self.ledger.record(action, &outcome);

@@ -93,7 +93,7 @@ impl Case {
         let sites = self.federation.sites.clone();
         let look =
             |site: &trellis_spec::Site| (site.name.clone(), self.world.observe(&self.federation.name, &site.name));
-        Observed { sites: sites.iter().map(look).collect() }
+        Observed { sites: sites.iter().map(look).collect(), link: None }
     }
 
     fn step(&mut self) {

@@ -6,7 +6,9 @@ mod given;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use trellis_plan::simulated::{Chance, Faults, SimulatedDriver, SimulatedStore, Stage, VirtualClock, World};
+use trellis_plan::simulated::{
+    Chance, Faults, SimulatedDriver, SimulatedFleet, SimulatedStore, Stage, VirtualClock, World,
+};
 use trellis_plan::{Capabilities, Clock, Controller, Driver, Phase, ResourceId, Settings, Spec, Wanted};
 use trellis_spec::Federation;
 
@@ -63,6 +65,7 @@ impl Simulation {
             drivers: self.drivers.clone(),
             store: Arc::clone(&self.store) as _,
             clock: Arc::clone(&self.clock) as _,
+            fleet: Some(Arc::new(SimulatedFleet(Arc::clone(&self.world)))),
             settings: Settings { seed: self.seed, ..settings },
         };
         self.controllers.push(self.stage.enter(async move { controller.run(|_| ()).await }));

@@ -17,6 +17,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema-v2.sql"),
     include_str!("schema-v3.sql"),
     include_str!("schema-v4.sql"),
+    include_str!("schema-v5.sql"),
 ];
 /// How long another process may be at work on the file.
 const BUSY: Duration = Duration::from_secs(5);

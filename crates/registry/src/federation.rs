@@ -155,6 +155,7 @@ pub fn forget(connection: &mut Connection, name: &Name) -> Result<(), RegistryEr
     if forgotten > 0 {
         tx.execute("DELETE FROM site WHERE federation = ?1", [name.as_str()])?;
         tx.execute("DELETE FROM run_starter WHERE federation = ?1", [name.as_str()])?;
+        tx.execute("DELETE FROM drained_node WHERE federation = ?1", [name.as_str()])?;
         // The next one of this name counts its actions anew: with the same fence drivers would take them for old ones.
         tx.execute("UPDATE lease SET holder = NULL WHERE name = ?1", [name.as_str()])?;
     }

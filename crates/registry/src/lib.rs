@@ -5,6 +5,7 @@
 
 mod answer;
 mod database;
+mod drained;
 mod error;
 mod federation;
 mod run;
@@ -15,7 +16,7 @@ mod store;
 mod tests;
 mod token;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -122,6 +123,18 @@ impl Registry {
     pub async fn purge(&self, federation: &Name) -> Result<bool, RegistryError> {
         let federation = federation.clone();
         self.database.with(move |connection| run::purge(connection, &federation)).await
+    }
+
+    /// Keeps a node that joined from elsewhere from new work, or lets it take work again.
+    pub async fn drain(&self, federation: &Name, node: &str, drained: bool) -> Result<(), RegistryError> {
+        let (federation, node) = (federation.clone(), node.to_owned());
+        self.database.with(move |connection| drained::set(connection, &federation, &node, drained)).await
+    }
+
+    /// Nodes that joined from elsewhere and are kept from new work.
+    pub async fn drained(&self, federation: &Name) -> Result<BTreeSet<String>, RegistryError> {
+        let federation = federation.clone();
+        self.database.with(move |connection| drained::all(connection, &federation)).await
     }
 
     /// The store port for one federation.

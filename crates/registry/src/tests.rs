@@ -95,6 +95,20 @@ async fn who_started_a_run_is_known_until_its_federation_is_gone() {
 }
 
 #[tokio::test]
+async fn who_is_drained_is_known_until_its_federation_is_gone() {
+    let (_directory, registry) = open().await;
+    let fed = name("fed");
+    registry.put(&federation("fed", 1), None, 1).await.unwrap();
+    for (node, drained) in [("7", true), ("7", true), ("8", true), ("8", false)] {
+        registry.drain(&fed, node, drained).await.unwrap();
+    }
+    assert_eq!(registry.drained(&fed).await.unwrap(), ["7".to_owned()].into());
+    registry.leave(&fed, 2).await.unwrap();
+    registry.forget(&fed).await.unwrap();
+    assert!(registry.drained(&fed).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn one_that_leaves_takes_no_document_until_it_is_gone() {
     let (_directory, registry) = open().await;
     let (fed, document) = (name("fed"), federation("fed", 2));

@@ -14,6 +14,7 @@ mod clock;
 mod convert;
 mod difference;
 mod document;
+mod fleet;
 mod keep;
 mod mask;
 mod models;
@@ -38,6 +39,7 @@ use trellis_api::{
     Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, ModelFile, NewRun, Node,
     PastFederation, PlanReport, Role, Run, TrainingRounds,
 };
+use trellis_client::RevokeNode;
 use trellis_plan::{NodeKey, Part, ResourceId, Wanted};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
 use trellis_spec::{Federation, Name, Pool, Runtime, to_yaml};
@@ -222,16 +224,65 @@ impl Platform {
     }
 
     /// Changes the count of a pool, as a change of the document.
-    pub async fn scale(&self, name: &str, pool: &str, count: u32) -> Result<Applied, Refusal> {
-        self.change(name, |federation| scaled(federation, pool, count)).await
+    /// With `repartition` the data is divided into as many shards as there are nodes.
+    pub async fn scale(&self, name: &str, pool: &str, to: &trellis_api::Pool) -> Result<Applied, Refusal> {
+        let joined = self.view(name)?.decided.map_or(0, |decided| {
+            let holders = decided.nodes.iter().filter(|node| node.joined && node.shard.is_some());
+            u32::try_from(holders.count()).unwrap_or(u32::MAX)
+        });
+        self.change(name, |federation| scaled(federation, pool, to, joined)).await
     }
 
-    /// Keeps a node from new work, or lets it take work again, as a change of the document.
+    /// Keeps a node from new work, or lets it take work again: a node of a pool as a change of the document, one that joined
+    /// from elsewhere by leaving it out of what runs select.
     pub async fn drain(&self, name: &str, node: &str, drained: bool) -> Result<Applied, Refusal> {
-        let Part::Node(key) = part_id(&self.view(name)?, node)?.part else {
+        let view = self.view(name)?;
+        if let Some(id) = view.joined(node).and_then(|joined| joined.id.clone()) {
+            let changed = view.drained.contains(&id) != drained;
+            self.drain_joined(&view.name, &id, drained).await?;
+            let detail = self.view(name)?.detail(true);
+            return Ok(Applied { detail, created: false, changed, warnings: Vec::new() });
+        }
+        let Part::Node(key) = part_id(&view, node)?.part else {
             return Err(Refusal::NotFound("the coordinator takes no work that could be drained".to_owned()));
         };
         self.change(name, |federation| with_drained(federation, &key, drained)).await
+    }
+
+    async fn drain_joined(&self, name: &Name, id: &str, drained: bool) -> Result<(), Refusal> {
+        self.shared.registry.drain(name, id, drained).await?;
+        self.shared.views.note(name, |view| {
+            let nodes = Arc::make_mut(&mut view.drained);
+            if drained {
+                nodes.insert(id.to_owned())
+            } else {
+                nodes.remove(id)
+            };
+        });
+        self.shared.attend(name);
+        Ok(())
+    }
+
+    /// Takes a node that joined from elsewhere away from the SuperLink: its next call is refused.
+    pub async fn revoke(&self, name: &str, node: &str) -> Result<(), Refusal> {
+        let view = self.view(name)?;
+        let Some(id) = view.joined(node).and_then(|joined| joined.id.clone()) else {
+            return Err(match part_id(&view, node)?.part {
+                Part::Coordinator => Refusal::Conflict("the coordinator goes with its federation".to_owned()),
+                Part::Node(key) => Refusal::Conflict(format!(
+                    "{key} is a node of pool {}, which would make it again; `trellis scale {}=COUNT` takes the last nodes \
+                     of the pool away, and `drained` keeps this one from new work",
+                    key.pool, key.pool
+                )),
+            });
+        };
+        let superlink = superlink::superlink(&self.shared.sites, &view)?;
+        superlink.call(&RevokeNode { id: id.clone() }).await.map_err(|error| superlink::refusal(&error))?;
+        self.shared.views.note(&view.name, |view| {
+            let nodes = view.link.iter().flat_map(|nodes| nodes.iter()).filter(|node| node.id != id);
+            view.link = Some(nodes.cloned().collect());
+        });
+        self.drain_joined(&view.name, &id, false).await
     }
 
     async fn change(
@@ -349,6 +400,12 @@ impl Platform {
     /// The same for the program of the coordinator or a node: `coordinator`, or its name. Without `after`: the last lines.
     pub async fn part_log(&self, name: &str, part: &str, after: Option<&str>, wait: bool) -> Result<LogPart, Refusal> {
         let view = self.view(name)?;
+        if let Some(joined) = view.joined(part) {
+            return Err(Refusal::NotFound(format!(
+                "{} joined from elsewhere: its logs are where it runs",
+                joined.name
+            )));
+        }
         let id = part_id(&view, part)?;
         match (self.shared.sites.log_path(&id), &id.part) {
             (Some(path), _) => part_log::read(&self.shared, path, after, wait).await,
@@ -434,7 +491,12 @@ fn check_size(federation: &Federation, role: Role) -> Result<(), Refusal> {
 }
 
 /// The same with another count, if that still holds together.
-fn scaled(federation: &Federation, pool: &str, count: u32) -> Result<Federation, Refusal> {
+fn scaled(
+    federation: &Federation,
+    pool: &str,
+    &trellis_api::Pool { count, repartition }: &trellis_api::Pool,
+    joined: u32,
+) -> Result<Federation, Refusal> {
     let mut federation = federation.clone();
     let Some(index) = federation.pools.iter().position(|each| each.name.as_str() == pool) else {
         return Err(Refusal::NotFound(format!("federation {} has no pool {pool:?}", federation.name)));
@@ -447,6 +509,10 @@ fn scaled(federation: &Federation, pool: &str, count: u32) -> Result<Federation,
         return Err(refused(wrong("count", what, "stay within, or change spec.pools.scaling in the document")));
     }
     federation.pools[index].count = count;
+    if repartition {
+        let nodes = federation.pools.iter().map(|pool| pool.count).fold(joined, u32::saturating_add);
+        federation.training.partitions = Some(nodes.max(1));
+    }
     // Whoever has a federation need not ask again whether it holds together: so it is asked here.
     let document = document::read(&to_yaml(&federation), federation.name.as_str(), None)?;
     Ok(document.federation)

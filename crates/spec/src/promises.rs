@@ -20,6 +20,9 @@ impl Federation {
                 .to_owned(),
             "Nodes do not tell whether they are at work, so that one may be taken away in the middle of a round."
                 .to_owned(),
+            "While the number of shards changes, a run may select nodes of both numberings; nodes that join from elsewhere \
+             are not listed."
+                .to_owned(),
         ];
         lost.extend(self.restart_lost());
         lost.extend(self.security_lost(version));

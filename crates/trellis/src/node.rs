@@ -1,5 +1,6 @@
 //! `trellis node`: lets nodes in and takes them out again.
 
+mod drain;
 mod join;
 mod key;
 mod revoke;
@@ -32,6 +33,7 @@ pub struct NodeArgs {
 enum NodeCommand {
     Token(token::TokenArgs),
     Join(join::JoinArgs),
+    Drain(drain::DrainArgs),
     Revoke(revoke::RevokeArgs),
     Key(key::KeyArgs),
 }
@@ -40,6 +42,7 @@ pub fn run(args: &NodeArgs) -> ExitCode {
     match &args.command {
         NodeCommand::Token(args) => token::run(args),
         NodeCommand::Join(args) => join::run(args),
+        NodeCommand::Drain(args) => drain::run(args),
         NodeCommand::Revoke(args) => revoke::run(args),
         NodeCommand::Key(args) => key::run(args),
     }

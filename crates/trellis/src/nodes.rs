@@ -22,7 +22,8 @@ Examples:
 
 Without --superlink (TRELLIS_SUPERLINK) they are those of a federation of the server; where no server runs,
 those of a SuperLink at 127.0.0.1:8000. Of a federation, SHARD is the part of the data that the node has, and WHY
-says what it waits for.
+says what it waits for. POOL is \"(joined)\" for nodes that joined from elsewhere; `trellis node drain` and
+`trellis node revoke` take their names.
 
 Of a SuperLink, CLIENT is the transport and the version of Flower that the node speaks (\"grpc\" alone: it did not
 say which version), SINCE how long it has its status. With -o json there are also its location,
@@ -95,7 +96,7 @@ fn planned(nodes: &[Planned]) -> Table {
         let since = node.since_ms.map(|since_ms| age(now, since_ms as f64 / 1000.0));
         table.row([
             node.name.as_str().into(),
-            node.pool.as_str().into(),
+            if node.joined { "(joined)" } else { node.pool.as_str() }.into(),
             node.site.as_str().into(),
             Cell::new(&node.phase, tone),
             busy.into(),

@@ -173,6 +173,9 @@ async fn on_server(args: &RunArgs, client: &Client, federation: &str, plan: &Sub
     let mut show = Show::new(args.output.format);
     show.started(&run.id, &format!("{}, on {federation}", plan.sent()));
     show.tell_settings(plan.training.is_some());
+    if let Some(note) = client.federation(federation).await?.status.and_then(|status| status.orphan_note()) {
+        remark(&format!("note: {note}"));
+    }
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }

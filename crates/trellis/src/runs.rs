@@ -88,8 +88,10 @@ const SCALE_HELP: &str = "\
 Examples:
   trellis scale nodes=8
   trellis scale wards=6 imaging=2 --federation hospitals
+  trellis scale nodes=4 --repartition                divides the data among the nodes that are left
 
-It is a change of the document: nodes that go finish what they work on first. Exit codes: 0 it was taken; 1 it
+It is a change of the document: nodes that go finish what they work on first. Shards of nodes that go stay without
+a node, unless --repartition divides the data anew. A run never selects nodes of both divisions. Exit codes: 0 it was taken; 1 it
 was refused; 2 mistakes in the arguments.
 ";
 
@@ -100,6 +102,9 @@ pub struct ScaleArgs {
     /// Pool and number of nodes
     #[arg(value_name = "POOL=COUNT", required = true, value_parser = parse_pool)]
     pools: Vec<(String, u32)>,
+    /// Divide the data into as many shards as there are nodes; sets training.partitions of the document
+    #[arg(long)]
+    repartition: bool,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
@@ -174,7 +179,8 @@ pub fn run_scale(args: &ScaleArgs) -> ExitCode {
         let (client, name) = args.place.find().await?;
         let mut scaled = Vec::new();
         for (pool, count) in &args.pools {
-            client.scale(&name, pool, *count).await?;
+            let to = trellis_api::Pool { count: *count, repartition: args.repartition };
+            client.scale(&name, pool, &to).await?;
             scaled.push(Scaled { federation: &name, pool, count: *count });
         }
         args.output.print(&Listing { items: &scaled }, || {
@@ -182,6 +188,9 @@ pub fn run_scale(args: &ScaleArgs) -> ExitCode {
                 print(&format!("{} of {name} shall have {} nodes\n", clean(it.pool), it.count));
             }
         });
+        if let Some(note) = client.current_plan(&name).await?.status.orphan_note() {
+            remark(&format!("note: {note}"));
+        }
         Ok(())
     })
 }

@@ -17,6 +17,8 @@ Examples:
   trellis status lab                                 one of them: coordinator, pools, and why it waits
   trellis status -o json | jq -r '.items[] | select(.state != \"ready\") | .name'
 
+NODES is how many of the wanted nodes are ready, and after a plus how many joined from elsewhere.
+
 Exit codes: 0; 1 there is no server, or no such federation.
 ";
 
@@ -77,7 +79,10 @@ fn table(federations: &[FederationSummary]) -> Table {
     let now = now();
     for federation in federations {
         let (state, tone) = word(federation.state);
-        let nodes = format!("{}/{}", federation.nodes.ready, federation.nodes.wanted);
+        let mut nodes = format!("{}/{}", federation.nodes.ready, federation.nodes.wanted);
+        if federation.nodes.joined > 0 {
+            nodes += &format!(" +{}", federation.nodes.joined);
+        }
         let runs = federation.active_runs.map_or_else(|| "?".to_owned(), |runs| runs.to_string());
         table.row([
             federation.name.as_str().into(),
@@ -99,6 +104,11 @@ fn show_one(detail: &FederationDetail) {
     print(&coordinator_line(status));
     print("\n");
     pools(status).print();
+    match detail.summary.nodes.joined {
+        0 => {}
+        1 => print("1 node that joined from elsewhere is online\n"),
+        joined => print(&format!("{joined} nodes that joined from elsewhere are online\n")),
+    }
     let unreachable = status.sites.iter().filter(|site| !site.reachable);
     for site in unreachable {
         print(&clean(&format!("site {}: {}", site.name, site.why.as_deref().unwrap_or("it cannot be seen"))));

@@ -240,12 +240,13 @@ pub async fn update_run_status(
 }
 
 pub async fn get_nodes(link: &Link, caller: &Caller, request: GetNodesRequest) -> Result<GetNodesResponse, Refusal> {
-    let now = link.now();
+    let (run, now) = (caller.run(request.run_id), link.now());
     let mut online = link.read(|view| {
-        running(view, caller.run(request.run_id))?;
+        running(view, run)?;
         view.online_nodes(now)
     })?;
     link.draining.leave_out(&mut online);
+    link.shards.select(run, &mut online);
     Ok(GetNodesResponse { nodes: online.into_iter().map(|id| Node { node_id: id.0 }).collect() })
 }
 

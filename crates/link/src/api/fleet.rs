@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
@@ -24,6 +24,7 @@ use crate::convert;
 use crate::dialect::Client;
 use crate::identity::Signature;
 use crate::link::Link;
+use crate::shards::Shard;
 use crate::watch::{Departure, numbers, round_of};
 
 /// Told to nodes with every answer; official nodes do not look at it.
@@ -153,6 +154,7 @@ pub async fn unregister_node(
     }
     link.write(move |tx| fleet::unregister(tx, node, now)).await?;
     link.draining.set(node, false);
+    link.shards.forget(node);
     link.watch.node_left(node, Departure::Unregistered);
     Ok(UnregisterNodeFleetResponse {})
 }
@@ -197,6 +199,42 @@ pub async fn describe_node(link: &Link, caller: &Caller, said: Description) -> R
         link.nodes_changed();
     }
     Ok(Nothing {})
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardQuestion {
+    node_id: String,
+    #[serde(default)]
+    run_id: Option<String>,
+}
+
+/// Without a shard the node's own settings count. Without a total nobody assigns shards.
+#[derive(Default, Serialize)]
+pub struct NodeShard {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total: Option<u32>,
+    /// It will have one: ask again.
+    pending: bool,
+}
+
+/// Tells a node which part of the data it has, in a run. Nodes with a shard of their own do not ask.
+pub async fn node_shard(link: &Link, caller: &Caller, asked: ShardQuestion) -> Result<NodeShard, Refusal> {
+    let node = caller.is_node(node_id(&asked.node_id)?)?;
+    let no_run = |_| Refusal::new(Kind::Invalid, "the ID of a run is a number");
+    let run = asked.run_id.map(|run| run.parse().map(RunId).map_err(no_run)).transpose()?;
+    let (shard, is_first) = link.shards.ask(node, run);
+    if is_first {
+        link.nodes_changed();
+    }
+    Ok(match shard {
+        Shard::Unassigned => NodeShard::default(),
+        Shard::None { total } => NodeShard { total: Some(total), ..NodeShard::default() },
+        Shard::Pending => NodeShard { pending: true, ..NodeShard::default() },
+        Shard::Assigned { shard, total } => NodeShard { shard: Some(shard), total: Some(total), pending: false },
+    })
 }
 
 /// Held until there is something for the node, or the hold is over.

@@ -1,11 +1,14 @@
 //! Our own calls, beside Flower's: nodes with the version they speak, join tokens, accounts, the audit log. JSON; ids are
 //! text, since 64 bits do not fit a JSON number.
 
+use std::collections::{HashMap, HashSet};
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use trellis_core::access::{self, NewSecret};
 use trellis_core::account::{self, Role};
 use trellis_core::control::{self, NewNode, Reach};
+use trellis_core::fleet::running;
 use trellis_core::id::NodeId;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
@@ -16,6 +19,7 @@ use super::{hex, random, random_id, sha256};
 use crate::identity::parse_key;
 use crate::link::Link;
 use crate::log_tail;
+use crate::shards::Assignment;
 use crate::watch::Departure;
 
 /// Audit entries in one answer.
@@ -78,6 +82,8 @@ struct Node {
     status: &'static str,
     /// It takes no new work.
     draining: bool,
+    /// It works with the shard that it is assigned.
+    asks_for_shard: bool,
     client: String,
     owner: String,
     registered_at: Seconds,
@@ -96,6 +102,7 @@ pub async fn list_nodes(link: &Link, _: &Who, _: Nothing) -> Result<Nodes, Refus
         id: node.id.to_string(),
         status: node.state().at(now).name(),
         draining: link.draining.has(node.id),
+        asks_for_shard: link.shards.asks(node.id),
         registered_at: node.registered_at,
         last_activated_at: node.last_activated_at,
         last_deactivated_at: node.last_deactivated_at(now),
@@ -119,7 +126,38 @@ pub async fn revoke_node(link: &Link, who: &Who, request: NodeName) -> Result<No
     let (node, now, who) = (node_id(&request.id)?, link.now(), who.clone());
     link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
     link.draining.set(node, false);
+    link.shards.forget(node);
     link.watch.node_left(node, Departure::Unregistered);
+    Ok(Nothing {})
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewAssignment {
+    total: u32,
+    /// By node; null: there is none for it.
+    shards: HashMap<String, Option<u32>>,
+    left_out: HashSet<String>,
+    #[serde(default)]
+    only: Option<HashSet<String>>,
+}
+
+pub async fn assign_shards(link: &Link, _: &Who, request: NewAssignment) -> Result<Nothing, Refusal> {
+    if let Some(shard) = request.shards.values().flatten().find(|shard| **shard >= request.total) {
+        return Err(invalid(format!("there is no shard {shard} of {}: they are numbered from 0", request.total)));
+    }
+    let shards = request.shards.iter().map(|(node, shard)| Ok((node_id(node)?, *shard)));
+    let ids = |nodes: HashSet<String>| nodes.iter().map(|node| node_id(node)).collect::<Result<_, Refusal>>();
+    let assignment = Assignment {
+        total: request.total,
+        shards: shards.collect::<Result<_, Refusal>>()?,
+        left_out: ids(request.left_out)?,
+        only: request.only.map(ids).transpose()?,
+    };
+    link.read(|view| {
+        link.shards.assign(assignment, |run| running(view, run).is_err());
+        Ok(())
+    })?;
     Ok(Nothing {})
 }
 

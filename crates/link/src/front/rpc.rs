@@ -21,6 +21,8 @@ use crate::watch::metrics as label;
 pub const SMALL_BYTES: u64 = 64 << 10;
 /// Maximum size of an announcement of a node's replies: ids of 400,000 objects.
 const ANNOUNCEMENT_BYTES: u64 = 32 << 20;
+/// Maximum size of an assignment of shards: 100,000 nodes.
+const ASSIGNMENT_BYTES: u64 = 4 << 20;
 /// Answers that a slow reader of a log may leave lying.
 const LOG_BACKLOG: usize = 4;
 
@@ -365,6 +367,14 @@ fn describe_node(mut call: Call) -> Handling {
     })
 }
 
+fn node_shard(mut call: Call) -> Handling {
+    Box::pin(async move {
+        let caller = call.node()?;
+        let request = call.read_json().await?;
+        json(&fleet::node_shard(&call.link, &caller, request).await?)
+    })
+}
+
 fn report_training(mut call: Call) -> Handling {
     Box::pin(async move {
         let caller = call.app()?;
@@ -475,6 +485,8 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "CreateJoinToken", Http, Account(Administer), json!(create_join_token)),
     Rpc::new(TRELLIS, "Join", Http, Node, join).for_strangers(),
     Rpc::new(TRELLIS, "DescribeNode", Http, Node, describe_node),
+    Rpc::new(TRELLIS, "NodeShard", Http, Node, node_shard),
+    Rpc::new(TRELLIS, "AssignShards", Http, Account(Administer), json!(assign_shards)).at_most(ASSIGNMENT_BYTES),
     Rpc::new(TRELLIS, "CreateAccount", Http, Account(Administer), json!(create_account)),
     Rpc::new(TRELLIS, "ListAccounts", Http, Account(Administer), json!(list_accounts)),
     Rpc::new(TRELLIS, "SetRole", Http, Account(Administer), json!(set_role)),

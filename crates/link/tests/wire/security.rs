@@ -48,6 +48,7 @@ fn message(rpc: &Rpc, node: &TestNode) -> Vec<u8> {
         }
         (Api::Fleet, "DeactivateNode" | "UnregisterNode") => DeactivateNodeRequest { node_id: node.id }.encode_to_vec(),
         (Api::Fleet, _) => GetRunRequest { node: node.reference(), run_id: 0 }.encode_to_vec(),
+        (Api::Trellis, "NodeShard") => serde_json::json!({"node_id": node.id.to_string()}).to_string().into_bytes(),
         (Api::Trellis, "DescribeNode") => {
             serde_json::json!({"node_id": node.id.to_string(), "draining": true}).to_string().into_bytes()
         }

@@ -12,7 +12,7 @@ use trellis_wire::proto;
 
 use super::install;
 use super::link::Unanswered;
-use super::{Engine, now, transfer};
+use super::{Engine, now, shard, transfer};
 use crate::app::{Job, Outcome, Reply};
 use crate::store::{Answer, StoreError, Work};
 use crate::watch::{AppEnd, Ending};
@@ -306,7 +306,7 @@ async fn prepare(engine: &Arc<Engine>, work: &Work) -> Result<Job, Trouble> {
     let context = proto::Context {
         run_id: id.0,
         node_id,
-        node_config: engine.config.node_config.clone(),
+        node_config: shard::node_config(engine, NodeId(node_id), id).await,
         run_config: config,
         series_id: known.run.series_id,
         state: Some(known.context.and_then(|context| context.state).unwrap_or_default()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trellis_client::{DescribeNode, Error as CallError};
 use trellis_core::id::NodeId;
 
-use super::Engine;
+use super::{Engine, shard};
 use crate::error::Error;
 
 /// A SuperLink forgets with a restart who is draining, and is told again this often.
@@ -17,10 +17,13 @@ pub async fn keep_told(engine: Arc<Engine>) -> Result<(), Error> {
     let mut drain = engine.drain.follow();
     let mut identity = engine.identity.subscribe();
     // What one SuperLink was told is unknown to one that the node joins anew.
-    let (mut told, mut has_drained) = (None, false);
+    let (mut told, mut has_drained, mut is_new) = (None, false, true);
     loop {
         let Some(node) = engine.identity().await else { return Ok(()) };
         identity.mark_unchanged();
+        if std::mem::take(&mut is_new) {
+            shard::announce(&engine, node).await;
+        }
         let draining = *drain.borrow_and_update();
         has_drained |= draining;
         let said = DescribeNode {
@@ -39,7 +42,7 @@ pub async fn keep_told(engine: Arc<Engine>) -> Result<(), Error> {
         tokio::select! {
             () = engine.stop.cancelled() => return Ok(()),
             _ = drain.changed() => {}
-            _ = identity.changed() => told = None,
+            _ = identity.changed() => (told, is_new) = (None, true),
             () = tokio::time::sleep(REMINDER), if is_pending => {}
         }
     }

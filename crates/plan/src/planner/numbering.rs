@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use trellis_spec::{Federation, Name, Pool};
 
 use super::crowd::Crowd;
-use super::{Step, scaling};
+use super::{Step, joined, scaling};
 use crate::ledger::Ledger;
 use crate::observed::{Phase, Sighting};
 use crate::report::Weight;
 use crate::resource::{NodeKey, ResourceId};
+use crate::status::orphaned;
 
 /// A node that is wanted: the number of its pool, who it is, and its shard if there is one for it already.
 pub(super) struct Numbered {
@@ -34,6 +35,7 @@ pub(super) fn number(
     let keep: BTreeSet<&NodeKey> = wanted.iter().copied().chain(there).collect();
     let before = ledger.shards.total(partitions);
     ledger.shards.release_others(&keep);
+    joined::make_room(wanted.len(), partitions, ledger);
     let mut crowd = Crowd::default();
     let mut shards = std::mem::take(&mut ledger.shards);
     let waiting = shards.assign(&wanted, partitions, |shard, node| ledger.may_be_used_by_another(shard, node));
@@ -42,7 +44,9 @@ pub(super) fn number(
         crowd.tell(Weight::Waits, key, "not made: all shards are held by nodes that are leaving");
     }
     crowd.into_step(&mut step);
-    tell_of_division(federation, before, wanted.len(), ledger, &mut step);
+    joined::assign(partitions, ledger);
+    let holders = wanted.len() + ledger.joined.values().filter(|joined| joined.shard.is_some()).count();
+    tell_of_division(federation, before, holders, ledger, &mut step);
 
     let shards = ledger.shards.by_node();
     let shard_of = |key: &NodeKey| shards.get(key).copied();
@@ -124,17 +128,13 @@ fn tell_of_division(federation: &Federation, before: u32, wanted: usize, ledger:
     let total = ledger.shards.total(None);
     if before > 0 && total > before {
         let text = format!(
-            "the data is divided into {total} shards instead of {before}: every node gets the new number in its turn; \
-             training.partitions would keep it the same"
+            "the data is divided into {total} shards instead of {before}: every node gets the new number in its turn, and \
+             no run selects nodes of both numberings; training.partitions would keep it the same"
         );
         step.tell(Weight::Note, "federation", text);
     }
     if (wanted as u64) < u64::from(total) && before == total {
-        let idle = u64::from(total) - wanted as u64;
-        let text = format!(
-            "{idle} of {total} shards have no node, as there were {total} nodes once; \
-             training.partitions would divide the data anew"
-        );
-        step.tell(Weight::Note, "federation", text);
+        let idle = total - u32::try_from(wanted).unwrap_or(u32::MAX);
+        step.tell(Weight::Note, "federation", orphaned(idle, total));
     }
 }

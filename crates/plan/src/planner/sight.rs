@@ -47,13 +47,18 @@ pub(super) fn known(
 
 fn found(id: &ResourceId, sighting: &Sighting, ledger: &mut Ledger, now_ms: Millis) {
     let is_settled = !ledger.is_unsettled(id, now_ms);
-    let fresh = || Applied { generation: sighting.generation(), since_ms: now_ms, shards: BTreeSet::new() };
+    let fresh = || {
+        let (shards, totals) = Default::default();
+        Applied { generation: sighting.generation(), since_ms: now_ms, shards, totals }
+    };
     let applied = ledger.applied.entry(id.clone()).or_insert_with(fresh);
     if let Some(facts) = sighting.facts() {
         if is_settled {
             applied.shards.clear();
+            applied.totals.clear();
         }
         applied.shards.extend(facts.shard);
+        applied.totals.extend(facts.shards);
     }
 }
 

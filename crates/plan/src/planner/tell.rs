@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use trellis_spec::Name;
 
-use super::Step;
 use super::view::View;
+use super::{Step, joined};
 use crate::Millis;
 use crate::ledger::Ledger;
 use crate::observed::{Observation, Observed, Phase, Sighting};
@@ -28,6 +28,9 @@ pub(super) fn status(view: &View<'_>, step: &Step, ledger: &Ledger) -> Status {
         Some(node_status(id, key, sighting, None, shards.get(key).copied()))
     });
     let coordinator = coordinator_status(&view.coordinator.id, &view.coordinator.sighting);
+    let total = ledger.shards.total(federation.training.partitions);
+    let holders = view.nodes.iter().filter(|node| node.shard.is_some()).count()
+        + ledger.joined.values().filter(|joined| joined.shard.is_some()).count();
     let sites: Vec<&Name> = federation.sites.iter().map(|site| &site.name).collect();
     Status {
         federation: federation.name.to_string(),
@@ -38,8 +41,9 @@ pub(super) fn status(view: &View<'_>, step: &Step, ledger: &Ledger) -> Status {
         coordinator: CoordinatorStatus { updated: view.coordinator.is_updated(), ..coordinator },
         pools,
         sites: site_statuses(&sites, view.observed, &view.known),
-        nodes: wanted.chain(leaving).collect(),
-        shards: ledger.shards.total(federation.training.partitions),
+        nodes: wanted.chain(leaving).chain(joined::statuses(view, ledger)).collect(),
+        shards: total,
+        orphaned_shards: total.saturating_sub(u32::try_from(holders).unwrap_or(u32::MAX)),
         away: u32::try_from(ledger.taken.len()).unwrap_or(u32::MAX),
         max_unavailable: federation.upgrade.max_unavailable,
         at_ms: view.now_ms,
@@ -70,6 +74,7 @@ pub(super) fn status_of_removal(
         sites: site_statuses(&sites, observed, known),
         nodes: nodes.collect(),
         shards: 0,
+        orphaned_shards: 0,
         away: 0,
         max_unavailable: 0,
         at_ms: now_ms,
@@ -177,6 +182,7 @@ fn node_status(
         busy: facts.and_then(|facts| facts.busy),
         draining: facts.is_some_and(|facts| facts.draining),
         drained: false,
+        joined: false,
         version: facts.and_then(|facts| facts.version.clone()),
         since_ms: facts.map(|facts| facts.since_ms),
     }
@@ -239,6 +245,7 @@ mod tests {
             round_ms: None,
             waits_for: None,
             shard: None,
+            shards: None,
             node_id: None,
             since_ms: 0,
             instance: 0,

@@ -25,6 +25,11 @@ impl Machine {
         self.phase == Phase::Ready && !self.draining
     }
 
+    /// What the SuperLink calls it: the simulated one calls nodes by their resource.
+    pub fn node_id(&self) -> Option<String> {
+        self.desired.id.node_key().map(|_| self.desired.id.to_string())
+    }
+
     pub(super) fn is_coordinator(&self) -> bool {
         self.desired.id.part == Part::Coordinator
     }
@@ -54,7 +59,8 @@ impl Machine {
             round_ms: training.round_ms.filter(|_| is_coordinator),
             waits_for: training.waits_for.filter(|_| is_coordinator),
             shard: self.desired.spec.shard(),
-            node_id: None,
+            shards: self.desired.spec.shards(),
+            node_id: self.node_id(),
             since_ms: self.since_ms,
             instance: self.instance,
             hindrance: None,

@@ -9,7 +9,8 @@ use super::faults::Faults;
 use super::machine::Machine;
 use crate::Millis;
 use crate::action::{Action, Order, Outcome, Verb};
-use crate::observed::{Observation, Offer, Phase, Seen, Sighting};
+use crate::observed::{LinkNode, Observation, Offer, Phase, Seen, Sighting};
+use crate::planner::Selection;
 use crate::resource::{Desired, ResourceId};
 use crate::seed::Chance;
 
@@ -47,6 +48,10 @@ pub struct World {
     pub faults: Faults,
     pub training: Training,
     pub disruptions: Disruptions,
+    /// Nodes that joined the SuperLink from elsewhere.
+    pub joined: Vec<LinkNode>,
+    /// Which nodes runs may select, as the SuperLink was last told.
+    selection: Option<Selection>,
     /// What must never be, as it was found.
     pub violations: Vec<String>,
     /// The last things that happened, for who wonders how it came to this.
@@ -71,6 +76,8 @@ impl World {
             faults: Faults::default(),
             training: Training { runs: Some(0), ..Training::default() },
             disruptions: Disruptions::default(),
+            joined: Vec::new(),
+            selection: None,
             violations: Vec::new(),
             journal: VecDeque::new(),
             machines: BTreeMap::new(),
@@ -94,6 +101,42 @@ impl World {
         let serving =
             self.machines.values().filter(|machine| machine.desired.spec.shard().is_some() && machine.serves());
         u32::try_from(serving.count()).unwrap_or(u32::MAX)
+    }
+
+    /// All nodes that the SuperLink has.
+    pub fn link_nodes(&self) -> Vec<LinkNode> {
+        let made = self.machines.values().filter_map(|machine| {
+            let (id, name) = (machine.node_id()?, machine.desired.id.part.name());
+            Some(LinkNode { id, name, is_online: machine.phase == Phase::Ready, ..LinkNode::default() })
+        });
+        made.chain(self.joined.iter().cloned()).collect()
+    }
+
+    pub fn select(&mut self, selection: &Selection) {
+        if self.selection.as_ref() != Some(selection) {
+            self.note(format_args!("runs select {selection:?}"));
+        }
+        self.selection = Some(selection.clone());
+        self.check_selection();
+    }
+
+    /// Nodes of two numberings, or two nodes of one shard, must never be selected together.
+    fn check_selection(&mut self) {
+        let Some(selection) = &self.selection else { return };
+        let selected = self
+            .machines
+            .values()
+            .filter(|machine| machine.serves() && machine.node_id().is_some_and(|id| selection.has(&id)));
+        let made = selected.filter_map(|machine| machine.desired.spec.shard().zip(machine.desired.spec.shards()));
+        let joined = selection.shards.iter().filter(|(id, _)| selection.has(id));
+        let joined = joined.filter_map(|(_, shard)| Some(((*shard)?, selection.total)));
+        let mut shards: Vec<(u32, u32)> = made.chain(joined).collect();
+        shards.sort_unstable();
+        let totals: BTreeSet<u32> = shards.iter().map(|(_, total)| *total).collect();
+        let are_double = shards.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        if totals.len() > 1 || are_double {
+            self.violations.push(format!("{} ms: a run can select these shards: {shards:?}", self.now_ms));
+        }
     }
 
     /// Gives a node work until then. One that drains, or does not run, takes none.
@@ -161,6 +204,7 @@ impl World {
                 }
             } else if let Some((_, id)) = turn {
                 self.turn(&id);
+                self.check_selection();
             }
         }
         self.now_ms = self.now_ms.max(now_ms);
@@ -218,6 +262,7 @@ impl World {
             let serving = self.serving();
             self.disruptions.took(action.order.serial, shard, serving);
         }
+        self.check_selection();
         outcome
     }
 

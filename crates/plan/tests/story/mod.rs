@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use trellis_plan::simulated::World;
 use trellis_plan::{
-    Capabilities, Inventory, Ledger, NodeKey, Observation, Observed, Planned, ResourceId, Spec, Wanted, plan,
+    Capabilities, Inventory, Ledger, LinkNode, NodeKey, Observation, Observed, Planned, ResourceId, Spec, Wanted, plan,
 };
 use trellis_spec::{Federation, Name};
 
@@ -70,6 +70,11 @@ impl Story {
             ["settle"] => self.settle(|planned| !planned.status.reconciling.met),
             ["settle-or-stall"] => self.settle(|planned| planned.status.stalled.met && !planned.status.is_in_motion()),
             ["shards"] => return self.shards(),
+            ["selected"] => return self.selected(),
+            ["join", node, ref how @ ..] => self.join(node, how),
+            ["away", node] => self.joined(node).is_online = false,
+            ["drain-joined", node] => self.joined(node).drained = true,
+            ["revoke", node] => self.world.joined.retain(|joined| joined.name != node),
             ["wait", duration] => self.wait(document::millis(duration)),
             ["delete"] => self.gone = true,
             ["program", version] => version.clone_into(&mut self.inventory.program),
@@ -128,6 +133,37 @@ impl Story {
         }
     }
 
+    /// A node joins the SuperLink from elsewhere: one of ours that asks for its shard, unless `own` says otherwise.
+    fn join(&mut self, name: &str, how: &[&str]) {
+        let (id, name) = (format!("id-of-{name}"), name.to_owned());
+        let asks_for_shard = !how.contains(&"own");
+        self.world.joined.push(LinkNode { id, name, is_online: true, asks_for_shard, ..LinkNode::default() });
+    }
+
+    fn joined(&mut self, name: &str) -> &mut LinkNode {
+        let found = self.world.joined.iter_mut().find(|joined| joined.name == name);
+        found.unwrap_or_else(|| panic!("no `{name}` joined"))
+    }
+
+    /// What runs would select now, and why a joined node is as it is.
+    fn selected(&mut self) -> String {
+        let planned = self.plan();
+        let selection = planned.selection.expect("the SuperLink is ours");
+        let mut told = String::new();
+        for node in planned.status.nodes.iter().filter(|node| node.phase == "ready") {
+            let machine = self.world.machines().iter().find(|(id, _)| id.part.name() == node.name);
+            let made = machine.and_then(|(_, machine)| machine.desired.spec.shard().zip(machine.desired.spec.shards()));
+            let joined = node.id.as_ref().and_then(|id| *selection.shards.get(id)?);
+            let shard = made.or(joined.map(|shard| (shard, selection.total)));
+            let shard = shard.map_or("no shard".to_owned(), |(shard, total)| format!("shard {shard} of {total}"));
+            let out = node.id.as_ref().is_some_and(|id| !selection.has(id));
+            let out = if out { ", not selected" } else { "" };
+            let why = node.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            writeln!(told, "  {}: {shard}{out}{why}", node.name).expect("writing to a string");
+        }
+        told
+    }
+
     fn site_state(&mut self, site: &str) -> &mut trellis_plan::simulated::SiteState {
         self.world.sites.get_mut(&given::name(site)).unwrap_or_else(|| panic!("there is no site `{site}`"))
     }
@@ -148,6 +184,7 @@ impl Story {
             self.blur(&mut observation);
             observed.sites.insert(site, observation);
         }
+        observed.link = Some(self.world.link_nodes().into());
         observed
     }
 
@@ -178,6 +215,10 @@ impl Story {
     fn step(&mut self) -> Planned {
         let planned = self.plan();
         self.ledger = planned.ledger.clone();
+        if let Some(selection) = &planned.selection {
+            self.world.select(selection);
+            assert!(self.world.violations.is_empty(), "{:?}", self.world.violations);
+        }
         for action in &planned.actions {
             let outcome = self.world.carry_out(action);
             self.ledger.record(action, &outcome);

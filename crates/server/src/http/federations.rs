@@ -97,10 +97,17 @@ fn planning(api: &Api, role: Role) -> Result<Option<SemaphorePermit<'_>>, Fault>
 }
 
 pub async fn scale(api: Arc<Api>, call: Call) -> Answer {
-    let Pool { count } = call.json()?;
+    let to: Pool = call.json()?;
     let (name, pool) = (call.part("federation"), call.part("pool"));
-    let applied = api.platform.scale(name, pool, count).await?;
-    tracing::info!(federation = name, pool, count, by = call.caller.name, "pool scaled");
+    let applied = api.platform.scale(name, pool, &to).await?;
+    tracing::info!(
+        federation = name,
+        pool,
+        count = to.count,
+        repartition = to.repartition,
+        by = call.caller.name,
+        "pool scaled"
+    );
     told(StatusCode::OK, &applied.detail)
 }
 
@@ -110,6 +117,13 @@ pub async fn change_node(api: Arc<Api>, call: Call) -> Answer {
     let applied = api.platform.drain(name, node, drained).await?;
     tracing::info!(federation = name, node, drained, by = call.caller.name, "node changed");
     told(StatusCode::OK, &applied.detail)
+}
+
+pub async fn revoke_node(api: Arc<Api>, call: Call) -> Answer {
+    let (name, node) = (call.part("federation"), call.part("node"));
+    api.platform.revoke(name, node).await?;
+    tracing::info!(federation = name, node, by = call.caller.name, "node revoked");
+    empty(StatusCode::NO_CONTENT)
 }
 
 pub async fn nodes(api: Arc<Api>, call: Call) -> Answer {

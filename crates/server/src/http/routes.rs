@@ -237,7 +237,7 @@ pub static ROUTES: &[Route] = &[
         path: "/federations/{federation}/nodes/{node}",
         role: Role::Admin,
         id: "change_node",
-        about: "Keep a node from new work, or let it take work again, as a change of the document",
+        about: "Keep a node from new work, or let it take work again; of a pool, as a change of the document",
         takes: Takes::Json { shape: of::<NodeChange>, most_bytes: SMALL_BODY_BYTES },
         gives: &[Given {
             status: 200,
@@ -247,6 +247,17 @@ pub static ROUTES: &[Route] = &[
         }],
         refuses: &[Kind::CONFLICT],
         handler: answered_by!(federations::change_node),
+        ..PLAIN
+    },
+    Route {
+        method: Method::DELETE,
+        path: "/federations/{federation}/nodes/{node}",
+        role: Role::Admin,
+        id: "revoke_node",
+        about: "Take a node that joined from elsewhere away; its next call is refused",
+        gives: gives![204 "It is revoked." NONE],
+        refuses: &[Kind::CONFLICT, Kind::NOT_NOW, Kind::REFUSED],
+        handler: answered_by!(federations::revoke_node),
         ..PLAIN
     },
     Route {

@@ -4,11 +4,29 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use trellis_api::{MetricReport, Run, RunState, Scalar, Training, TrainingReport};
+use trellis_plan::LinkNode;
 use trellis_wire::fab::RUN_MARK;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar as Value;
 
 const OVER: &str = "finished";
+const ONLINE: &str = "online";
+
+pub fn node(node: trellis_client::Node) -> LinkNode {
+    let is_online = node.status == ONLINE;
+    let since = if is_online { node.last_activated_at } else { node.last_deactivated_at };
+    LinkNode {
+        is_online,
+        draining: node.draining,
+        drained: false,
+        asks_for_shard: node.asks_for_shard,
+        version: Some(node.client).filter(|client| !client.is_empty()),
+        since_ms: since.map(|since| (since * 1000.0) as u64),
+        id: node.id,
+        name: node.name,
+        location: node.location,
+    }
+}
 
 pub fn run(federation: &str, run: proto::Run) -> Run {
     let status = run.status.unwrap_or_default();

@@ -11,6 +11,7 @@ use trellis_plan::{Clock, Controller, Pass, Planned, Store};
 use trellis_spec::Name;
 
 use super::clock::TokioClock;
+use super::fleet::LinkFleet;
 use super::shared::Shared;
 use super::sites::Remembered;
 use super::superlink::Endpoint;
@@ -57,10 +58,11 @@ impl Drop for AbortedWithUs {
 
 async fn keep(shared: Arc<Shared>, name: Name, bell: Arc<Notify>) {
     let (endpoint, endpoints) = watch::channel(None);
-    let watcher = Watcher::new(Arc::clone(&shared), name.clone(), Arc::clone(&bell));
+    let fleet = Arc::new(LinkFleet::new(Arc::clone(&shared), name.clone()));
+    let watcher = Watcher::new(Arc::clone(&shared), name.clone(), Arc::clone(&bell), Arc::clone(&fleet));
     let clock: Arc<dyn Clock> = Arc::new(TokioClock { bell });
     let store = shared.registry.store(&name);
-    let keeping = Keeping { shared, name, store, clock, endpoint };
+    let keeping = Keeping { shared, name, store, clock, fleet, endpoint };
     tokio::select! {
         () = keeping.passes() => {}
         () = watcher.watch(endpoints) => {}
@@ -72,6 +74,7 @@ struct Keeping {
     name: Name,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    fleet: Arc<LinkFleet>,
     /// Where the SuperLink is, for who watches it.
     endpoint: watch::Sender<Option<Endpoint>>,
 }
@@ -79,6 +82,10 @@ struct Keeping {
 impl Keeping {
     async fn passes(&self) {
         let mut sites = self.sites().await;
+        match self.shared.registry.drained(&self.name).await {
+            Ok(drained) => self.shared.views.note(&self.name, |view| view.drained = Arc::new(drained)),
+            Err(error) => self.note_trouble(&error.to_string()),
+        }
         loop {
             let Some(view) = self.shared.views.get(&self.name) else { return };
             let federation = view.federation.as_deref();
@@ -90,7 +97,8 @@ impl Keeping {
             });
             let (store, clock) = (Arc::clone(&self.store), Arc::clone(&self.clock));
             let drivers = self.shared.sites.drivers(federation, &remembered);
-            let controller = self.shared.controller(&self.name, drivers, store, clock);
+            let fleet = Arc::clone(&self.fleet) as _;
+            let controller = self.shared.controller(&self.name, drivers, store, clock, fleet);
             let pass = controller.pass().await;
             if let Pass::Acted { planned, .. } = &pass {
                 sites = sites_of(planned);

@@ -14,6 +14,7 @@ use super::Refusal;
 use super::clock::now_ms;
 use super::difference::differences;
 use super::document::Document;
+use super::fleet::PreviewFleet;
 use super::mask::mask;
 use super::shared::Shared;
 use super::view::View;
@@ -78,7 +79,8 @@ async fn preview(
         Some(federation) => shared.sites.preview_drivers(federation, before, &sites, &remembered),
         None => (shared.sites.drivers(None, &remembered), Vec::new()),
     };
-    let controller = shared.controller(name, drivers, store, Shared::clock());
+    let fleet = Arc::new(PreviewFleet(view.as_ref().and_then(View::link_nodes)));
+    let controller = shared.controller(name, drivers, store, Shared::clock(), fleet);
     let Preview { planned, observed } = controller.preview(&wanted, &ledger).await;
     let renderings = federation
         .map(|federation| controller.render(&shown(federation, reveal), &observed, &ledger))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use trellis_api::Run;
-use trellis_plan::{Clock, Controller, Driver, Settings, Store};
+use trellis_plan::{Clock, Controller, Driver, Fleet, Settings, Store};
 use trellis_registry::{Registry, RegistryError};
 use trellis_spec::{Federation, Name};
 
@@ -100,6 +100,7 @@ impl Shared {
         drivers: BTreeMap<Name, Arc<dyn Driver>>,
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
+        fleet: Arc<dyn Fleet>,
     ) -> Controller {
         let seed = name.as_str().bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31) + u64::from(byte));
         let settings = Settings {
@@ -114,7 +115,7 @@ impl Shared {
             most_at_once: MOST_ACTIONS_AT_ONCE,
             heard: self.views.get(name).map(|view| view.runs.heard()).unwrap_or_default(),
         };
-        Controller { drivers, store, clock, settings }
+        Controller { drivers, store, clock, fleet: Some(fleet), settings }
     }
 
     /// These sites as the last document had them that named them. Those of the document need not be looked up.

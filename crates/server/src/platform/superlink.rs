@@ -112,6 +112,15 @@ pub fn refusal(error: &Error) -> Refusal {
     }
 }
 
+/// The same port under the name that the document advertises.
+fn advertised_at(address: &str, host: &str) -> String {
+    match split(address) {
+        Some((_, port)) if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
+        Some((_, port)) => format!("{host}:{port}"),
+        None => address.to_owned(),
+    }
+}
+
 /// How users reach a federation.
 pub async fn connection(sites: &Sites, view: &View) -> Result<Connection, Refusal> {
     let name = &view.name;
@@ -125,11 +134,16 @@ pub async fn connection(sites: &Sites, view: &View) -> Result<Connection, Refusa
         })?),
         None => None,
     };
-    let addresses = coordinator.addresses.clone();
+    let addresses = &coordinator.addresses;
+    let advertised = federation.coordinator.endpoints.advertise.first();
+    let reached = |address: &Option<String>| match (address, advertised) {
+        (Some(address), Some(host)) => Some(advertised_at(address, host)),
+        (address, _) => address.clone(),
+    };
     Ok(Connection {
-        control: addresses.control,
-        http: addresses.http,
-        fleet: addresses.fleet,
+        control: reached(&addresses.control),
+        http: reached(&addresses.http),
+        fleet: reached(&addresses.fleet),
         insecure,
         root_certificates,
         root_certificates_path: path.map(|path| path.display().to_string()),
@@ -140,6 +154,18 @@ pub async fn connection(sites: &Sites, view: &View) -> Result<Connection, Refusa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn users_reach_the_advertised_name() {
+        for (address, host, expected) in [
+            ("127.0.0.1:9093", "link.example.org", "link.example.org:9093"),
+            ("[::1]:80", "2001:db8::1", "[2001:db8::1]:80"),
+            ("0.0.0.0:80", "[2001:db8::1]", "[2001:db8::1]:80"),
+            ("without-a-port", "link.example.org", "without-a-port"),
+        ] {
+            assert_eq!(advertised_at(address, host), expected);
+        }
+    }
 
     #[test]
     fn addresses_are_host_and_port() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::broadcast;
 use trellis_api::{Event, FederationDetail, FederationSummary, Node, NodeCounts, Run, State};
-use trellis_plan::{Millis, NodeStatus, Status};
+use trellis_plan::{LinkNode, Millis, NodeStatus, Status};
 use trellis_registry::Entry;
 use trellis_spec::{Federation, Name, to_yaml};
 
@@ -33,6 +33,10 @@ pub struct View {
     /// Why nobody looks after it.
     pub trouble: Option<String>,
     pub runs: Arc<RunBook>,
+    /// Nodes that the SuperLink has, as last heard.
+    pub link: Option<Arc<[LinkNode]>>,
+    /// Nodes that joined from elsewhere and are kept from new work.
+    pub drained: Arc<BTreeSet<String>>,
     pub summary: Arc<FederationSummary>,
 }
 
@@ -65,6 +69,8 @@ impl View {
             decided: None,
             trouble: None,
             runs: Arc::default(),
+            link: None,
+            drained: Arc::default(),
             summary: Arc::new(empty_summary(&entry.name)),
             name: entry.name,
         };
@@ -90,6 +96,19 @@ impl View {
             document: self.document(reveal),
             status: self.decided.as_ref().map(|decided| Status::clone(&decided.status)),
         }
+    }
+
+    /// Nodes that the SuperLink has, and whether users keep them from new work.
+    pub fn link_nodes(&self) -> Option<Arc<[LinkNode]>> {
+        let drained = |node: &LinkNode| self.drained.contains(&node.id);
+        let nodes = self.link.as_ref()?.iter();
+        Some(nodes.map(|node| LinkNode { drained: drained(node), ..node.clone() }).collect())
+    }
+
+    /// The node of this name or id that joined from elsewhere.
+    pub fn joined(&self, node: &str) -> Option<&Node> {
+        let is_meant = |each: &&Node| each.joined && (each.name == node || each.id.as_deref() == Some(node));
+        self.decided.as_ref()?.nodes.iter().find(is_meant)
     }
 
     /// The coordinator serves, as far as anybody knows.
@@ -144,6 +163,8 @@ impl View {
                 counts.ready += pool.ready;
                 counts.busy += pool.busy;
             }
+            let joined = decided.nodes.iter().filter(|node| node.joined && node.phase == "ready");
+            counts.joined = count(joined.count());
         }
         match &self.federation {
             Some(federation) if self.decided.is_none() => {
@@ -201,6 +222,7 @@ fn node(status: NodeStatus) -> Node {
         busy: status.busy,
         draining: status.draining,
         drained: status.drained,
+        joined: status.joined,
         version: status.version,
         since_ms: status.since_ms,
     }
@@ -261,6 +283,8 @@ impl Views {
             Some(before) if !before.leaving => {
                 view.decided = before.decided.clone();
                 view.runs = Arc::clone(&before.runs);
+                view.link.clone_from(&before.link);
+                view.drained = Arc::clone(&before.drained);
                 view.summary = Arc::new(view.summarize());
             }
             _ => {}
@@ -275,8 +299,8 @@ impl Views {
     pub fn follow(&self, entry: Entry) {
         let followed = View::new(entry);
         self.note(&followed.name.clone(), |view| {
-            let runs = Arc::clone(&view.runs);
-            *view = View { runs, ..followed };
+            let (runs, link, drained) = (Arc::clone(&view.runs), view.link.clone(), Arc::clone(&view.drained));
+            *view = View { runs, link, drained, ..followed };
             if let Some(decided) = &mut view.decided {
                 decided.revision = view.revision;
             }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use trellis_api::{Event, Run, RunState, Training, TrainingReport};
-use trellis_client::{Error, RunHistory, SuperLink, Watch};
+use trellis_client::{Error, ListNodes, RunHistory, SuperLink, Watch};
 use trellis_spec::Name;
 use trellis_wire::proto;
 
 use super::convert;
+use super::fleet::LinkFleet;
 use super::shared::Shared;
 use super::superlink::Endpoint;
 
@@ -27,6 +28,8 @@ const GLANCE: Duration = Duration::from_secs(1);
 const IDLE_GLANCE: Duration = Duration::from_secs(2);
 /// After a call that failed; grows up to the second.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+/// The status of nodes that were revoked or have left for good.
+const UNREGISTERED: &str = "unregistered";
 /// Runs that were over before anybody watched, and whose rounds are looked at all the same: the newest.
 const MAX_OLD_HISTORIES: usize = 50;
 const LOST: &str = "the SuperLink does not know this run any more";
@@ -36,6 +39,7 @@ pub struct Watcher {
     name: Name,
     /// Wakes the controller.
     bell: Arc<Notify>,
+    fleet: Arc<LinkFleet>,
     followed: BTreeMap<u64, Followed>,
     /// The runs were listed before: what is new now is news.
     has_listed: bool,
@@ -69,8 +73,8 @@ struct Followed {
 type Place = (u64, bool);
 
 impl Watcher {
-    pub fn new(shared: Arc<Shared>, name: Name, bell: Arc<Notify>) -> Watcher {
-        Watcher { shared, name, bell, followed: BTreeMap::new(), has_listed: false, has_rounds: false }
+    pub fn new(shared: Arc<Shared>, name: Name, bell: Arc<Notify>, fleet: Arc<LinkFleet>) -> Watcher {
+        Watcher { shared, name, bell, fleet, followed: BTreeMap::new(), has_listed: false, has_rounds: false }
     }
 
     /// Watches whichever SuperLink the federation has, for ever.
@@ -103,6 +107,7 @@ impl Watcher {
             Err(refusal) => return tracing::warn!(federation = %self.name, "{refusal}"),
         };
         self.has_rounds = endpoint.is_ours;
+        self.fleet.begin();
         let mut watching = if endpoint.is_ours { Watching::From(None) } else { Watching::Polled };
         loop {
             let looked = match self.change(&superlink, &mut watching).await {
@@ -142,12 +147,21 @@ impl Watcher {
             changed => changed?,
         };
         if changed.nodes {
+            self.look_at_nodes(superlink).await?;
             self.bell.notify_one();
         }
         // What it tells first may not be all that there is.
         let first = after.replace(changed.at).is_none();
         let few = !first && self.has_listed && changed.runs.len() <= FEW_RUNS;
         Ok(if few { Change::Runs(changed.runs) } else { Change::Any })
+    }
+
+    /// Looks at all nodes.
+    async fn look_at_nodes(&self, superlink: &SuperLink) -> Result<(), Error> {
+        let told = superlink.call(&ListNodes {}).await?;
+        let nodes = told.nodes.into_iter().filter(|node| node.status != UNREGISTERED).map(convert::node).collect();
+        self.shared.views.note(&self.name, |view| view.link = Some(nodes));
+        Ok(())
     }
 
     /// Looks at some runs.

@@ -6,12 +6,16 @@ use clap::Args;
 use serde_json::json;
 use trellis_client::RevokeNode;
 
-use crate::remote::{self, OutputArgs, SuperlinkArgs, Trouble, print};
+use crate::remote::{self, CallerArgs, OfFederationArgs, OutputArgs, Place as _, Trouble, clean, print};
 
 const AFTER_HELP: &str = "\
 Examples:
-  trellis nodes                                  shows the ids
-  trellis node revoke 17446744073709551615
+  trellis nodes                                  shows names and ids
+  trellis node revoke ward-7 --federation lab    one that joined a federation of the server
+  trellis node revoke 17446744073709551615 --superlink link.example.org:8000
+
+Without --superlink (TRELLIS_SUPERLINK) it is a node of a federation of the server; where no server runs, of a
+SuperLink at 127.0.0.1:8000. Nodes of pools are taken away with `trellis scale`.
 ";
 
 /// Take a node away: its next call is refused
@@ -20,12 +24,14 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct RevokeArgs {
-    /// The node, as in the column ID of `trellis nodes`
+    /// The node, as in the column ID of `trellis nodes`; of a federation also as in the column NODE
     id: String,
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    caller: SuperlinkArgs,
+    place: OfFederationArgs,
+    #[command(flatten)]
+    caller: CallerArgs,
 }
 
 pub fn run(args: &RevokeArgs) -> ExitCode {
@@ -33,8 +39,11 @@ pub fn run(args: &RevokeArgs) -> ExitCode {
 }
 
 async fn revoke(args: &RevokeArgs) -> Result<(), Trouble> {
-    args.caller.superlink().await?.call(&RevokeNode { id: args.id.clone() }).await?;
+    match args.place.unless_superlink(args.caller.names_superlink()).await? {
+        Some((found, federation)) => found.client.revoke(&federation, &args.id).await?,
+        None => drop(args.caller.superlink()?.call(&RevokeNode { id: args.id.clone() }).await?),
+    }
     let told = json!({"id": args.id, "status": "revoked"});
-    args.output.print(&told, || print(&format!("node {} is revoked\n", args.id)));
+    args.output.print(&told, || print(&format!("node {} is revoked\n", clean(&args.id))));
     Ok(())
 }

@@ -17,7 +17,7 @@ pub fn federation(name: &str, state: State, message: &str) -> FederationSummary 
         revision: 3,
         runtime: "trellis".to_owned(),
         sites: 1,
-        nodes: NodeCounts { wanted: 3, present: 3, ready: 2, busy: 1 },
+        nodes: NodeCounts { wanted: 3, present: 3, ready: 2, busy: 1, joined: 0 },
         active_runs: Some(1),
         changed_at: 1_763_197_200.0,
     }
@@ -37,6 +37,7 @@ pub fn node(name: &str, phase: &str, busy: Option<bool>, why: Option<&str>) -> N
         busy,
         draining: false,
         drained: false,
+        joined: false,
         version: Some("1.42.0".to_owned()),
         since_ms: None,
     }

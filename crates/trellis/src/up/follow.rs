@@ -96,7 +96,7 @@ mod tests {
             revision: 1,
             runtime: "trellis".to_owned(),
             sites: 1,
-            nodes: NodeCounts { wanted: 2, present: 2, ready, busy: 0 },
+            nodes: NodeCounts { wanted: 2, present: 2, ready, busy: 0, joined: 0 },
             active_runs: None,
             changed_at: 0.0,
         };

@@ -1,0 +1,142 @@
+//! Nodes that joined the SuperLink from elsewhere: no driver made them, and no pool has them. They are listed as long as the
+//! SuperLink has them, and those that can be told have a shard like all others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use trellis_spec::Federation;
+
+use super::view::View;
+use crate::ledger::{JoinedNode, Ledger};
+use crate::observed::{LinkNode, Observed, Sighting};
+use crate::resource::ResourceId;
+use crate::status::NodeStatus;
+
+/// Takes nodes into the ledger that are online and that no driver made, and out of it those that the SuperLink has no more.
+pub(super) fn adopt(
+    federation: &Federation,
+    observed: &Observed,
+    known: &BTreeMap<ResourceId, Sighting>,
+    ledger: &mut Ledger,
+) {
+    let Some(nodes) = &observed.link else { return };
+    let Made { ids, names } = Made::new(federation, known);
+    let listed: BTreeSet<&str> = nodes.iter().map(|node| &*node.id).collect();
+    ledger.made.extend(ids);
+    ledger.made.retain(|id| listed.contains(&**id));
+    let is_made = |node: &&LinkNode| ledger.made.contains(&node.id) || names.contains(&node.name);
+    let mut joined = BTreeMap::new();
+    for node in nodes.iter().filter(|node| !is_made(node)) {
+        let before = ledger.joined.get(&node.id).cloned();
+        // One that was away before anybody looked may be what a deleted node of a pool left behind.
+        if before.is_some() || node.is_online {
+            let before = before.unwrap_or_default();
+            let asks_for_shard = before.asks_for_shard || node.asks_for_shard;
+            joined.insert(node.id.clone(), JoinedNode { asks_for_shard, ..before });
+        }
+    }
+    ledger.joined = joined;
+}
+
+/// Nodes that drivers made.
+struct Made {
+    ids: BTreeSet<String>,
+    /// Of those whose id is not known yet.
+    names: BTreeSet<String>,
+}
+
+impl Made {
+    fn new(federation: &Federation, known: &BTreeMap<ResourceId, Sighting>) -> Made {
+        let mut made = Made { ids: BTreeSet::new(), names: BTreeSet::new() };
+        let mut seen = BTreeSet::new();
+        for (id, sighting) in known {
+            let Some(key) = id.node_key() else { continue };
+            match sighting.facts().and_then(|facts| facts.node_id.clone()) {
+                Some(node_id) => {
+                    made.ids.insert(node_id);
+                    seen.insert(key.to_string());
+                }
+                None => drop(made.names.insert(key.to_string())),
+            }
+        }
+        // A node may be online before its driver has seen it.
+        for pool in &federation.pools {
+            let names = (0..pool.count).map(|index| format!("{}-{index}", pool.name));
+            made.names.extend(names.filter(|name| !seen.contains(name)));
+        }
+        made
+    }
+}
+
+/// Nodes of pools come first: with a fixed number of shards those that joined have what is left.
+pub(super) fn make_room(wanted: usize, partitions: Option<u32>, ledger: &mut Ledger) {
+    let asking = ledger.joined.values().filter(|joined| joined.asks_for_shard).count();
+    ledger.shards.make_room(wanted + asking);
+    let total = ledger.shards.total(partitions);
+    let most = usize::try_from(total).unwrap_or(usize::MAX).saturating_sub(wanted);
+    let mut holders: Vec<&mut JoinedNode> = ledger.joined.values_mut().collect();
+    holders.retain(|joined| joined.shard.is_some());
+    holders.sort_by_key(|joined| joined.shard);
+    for (place, joined) in holders.into_iter().enumerate() {
+        if place >= most || joined.shard >= Some(total) {
+            joined.shard = None;
+        }
+    }
+}
+
+/// Gives those that ask the lowest shards that nobody has, or may have.
+pub(super) fn assign(partitions: Option<u32>, ledger: &mut Ledger) {
+    let total = ledger.shards.total(partitions);
+    let mut used: BTreeSet<u32> = ledger.shards.holders().map(|(shard, _)| shard).collect();
+    used.extend(ledger.applied.values().flat_map(|applied| &applied.shards));
+    used.extend(ledger.joined.values().filter_map(|joined| joined.shard));
+    let mut free = (0..total).filter(|shard| !used.contains(shard));
+    for joined in ledger.joined.values_mut().filter(|joined| joined.asks_for_shard && joined.shard.is_none()) {
+        joined.shard = free.next();
+    }
+}
+
+pub(super) fn statuses(view: &View<'_>, ledger: &Ledger) -> Vec<NodeStatus> {
+    let nodes = view.observed.link.iter().flat_map(|nodes| nodes.iter());
+    let listed: Vec<(&LinkNode, &JoinedNode)> =
+        nodes.filter_map(|node| Some((node, ledger.joined.get(&node.id)?))).collect();
+    let mut names: BTreeMap<String, u32> = BTreeMap::new();
+    let made = view.nodes.iter().map(|node| node.key.to_string());
+    for name in made.chain(listed.iter().map(|(node, _)| node.name.clone())) {
+        *names.entry(name).or_default() += 1;
+    }
+    let name = |node: &LinkNode| match names.get(&node.name) {
+        Some(1) if !node.name.is_empty() => node.name.clone(),
+        _ => node.id.clone(),
+    };
+    let status = |(node, joined): &(&LinkNode, &JoinedNode)| NodeStatus {
+        name: name(node),
+        site: node.location.clone(),
+        wanted: true,
+        shard: joined.shard,
+        id: Some(node.id.clone()),
+        phase: if node.is_online { "ready" } else { "absent" }.to_owned(),
+        why: why(node, joined),
+        updated: true,
+        draining: node.draining || node.drained,
+        drained: node.drained,
+        joined: true,
+        version: node.version.clone(),
+        since_ms: node.since_ms,
+        ..NodeStatus::default()
+    };
+    listed.iter().map(status).collect()
+}
+
+fn why(node: &LinkNode, joined: &JoinedNode) -> Option<String> {
+    let text = match (node.is_online, joined) {
+        (false, _) => "joined from elsewhere, and is away",
+        (true, JoinedNode { asks_for_shard: false, .. }) => {
+            "joined from elsewhere with a --node-config of its own, or with a SuperNode of Flower, which cannot be told a shard"
+        }
+        (true, JoinedNode { shard: None, .. }) => {
+            "joined from elsewhere, and no run selects it: every shard has its node; raise training.partitions"
+        }
+        (true, _) => return None,
+    };
+    Some(text.to_owned())
+}
