@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::sync::broadcast;
-use trellis_api::{Event, FederationSummary, NewRun, Role, State};
+use trellis_api::{Event, FederationSummary, NewRun, Pool, Role, State};
 use trellis_server::{Platform, PlatformSettings, Refusal, SimulatedSites, SiteDrivers};
 use trellis_spec::Name;
 
@@ -50,6 +50,10 @@ fn document(name: &str, nodes: u32) -> String {
         "apiVersion: trellis.dev/v1\nkind: Federation\nmetadata:\n  name: {name}\nspec:\n  pools:\n  - name: clinic\n    \
          count: {nodes}\n"
     )
+}
+
+fn to(count: u32) -> Pool {
+    Pool { count, repartition: false }
 }
 
 /// Waits until a federation is as it should be; each change of it is an event.
@@ -103,11 +107,11 @@ async fn a_document_comes_true_is_scaled_and_goes() {
 
     let same = platform.apply("demo", &document("demo", 3), None).await.expect("it is kept");
     assert_eq!((same.created, same.changed, same.detail.summary.revision), (false, false, 1));
-    let scaled = platform.scale("demo", "clinic", 5).await.expect("it is kept");
+    let scaled = platform.scale("demo", "clinic", &to(5)).await.expect("it is kept");
     assert_eq!((scaled.changed, scaled.detail.summary.revision), (true, 2));
     assert_ne!(scaled.detail.summary.state, State::Ready, "what was decided is of an earlier document");
     until(&platform, "demo", is_ready(5)).await;
-    platform.scale("demo", "clinic", 1).await.expect("it is kept");
+    platform.scale("demo", "clinic", &to(1)).await.expect("it is kept");
     until(&platform, "demo", is_ready(1)).await;
     assert_eq!(lab.nodes("demo"), 1);
 
@@ -165,12 +169,12 @@ async fn two_on_one_registry_do_not_fight() {
     first.apply("demo", &document("demo", 3), None).await.expect("it is kept");
     until(&first, "demo", is_ready(3)).await;
     let second = lab.start().await;
-    first.scale("demo", "clinic", 4).await.expect("it is kept");
+    first.scale("demo", "clinic", &to(4)).await.expect("it is kept");
     until(&first, "demo", is_ready(4)).await;
     // The one that only looks on sees what the other one does, and takes over when that one leaves.
     until(&second, "demo", is_ready(4)).await;
     first.stop().await;
-    second.scale("demo", "clinic", 2).await.expect("it is kept");
+    second.scale("demo", "clinic", &to(2)).await.expect("it is kept");
     until(&second, "demo", is_ready(2)).await;
     assert_eq!(lab.nodes("demo"), 2);
 }
@@ -225,7 +229,7 @@ async fn what_cannot_be_used_is_told_with_its_place() {
     for refused in [
         platform.federation("demo", Role::Admin).map(drop),
         platform.nodes("no name").map(drop),
-        platform.scale("demo", "clinic", 1).await.map(drop),
+        platform.scale("demo", "clinic", &to(1)).await.map(drop),
         platform.current_plan("demo", Role::Admin).await.map(drop),
         platform.start_run("demo", &NewRun::default(), "me").await.map(drop),
     ] {
@@ -241,11 +245,11 @@ async fn scaling_stays_within_its_bounds() {
     let platform = lab.start().await;
     let bounded = document("demo", 2) + "    scaling: {min: 1, max: 4}\n";
     platform.apply("demo", &bounded, None).await.expect("it is kept");
-    let Err(Refusal::Invalid { problems, .. }) = platform.scale("demo", "clinic", 9).await else {
+    let Err(Refusal::Invalid { problems, .. }) = platform.scale("demo", "clinic", &to(9)).await else {
         panic!("it must be refused");
     };
     assert!(problems[0].what.contains("1 to 4"), "{problems:?}");
-    assert!(matches!(platform.scale("demo", "ward", 1).await, Err(Refusal::NotFound(_))));
+    assert!(matches!(platform.scale("demo", "ward", &to(1)).await, Err(Refusal::NotFound(_))));
     assert_eq!(platform.federation("demo", Role::Admin).expect("it is there").summary.revision, 1);
 }
 
@@ -329,4 +333,29 @@ async fn credentials_go_over_plain_http_only_where_the_document_says_so() {
     }
     let refused = platform.apply("demo", &document(""), None).await.map(drop);
     assert!(matches!(refused, Err(Refusal::Invalid { .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_of_pools_are_scaled_and_not_revoked_and_shards_without_a_node_are_merged() {
+    let lab = Lab::new();
+    let platform = lab.start().await;
+    platform.apply("demo", &document("demo", 3), None).await.expect("it is kept");
+    until(&platform, "demo", |summary| summary.state == State::Ready && summary.nodes.ready == 3).await;
+    let Err(Refusal::Conflict(why)) = platform.revoke("demo", "clinic-0").await else {
+        panic!("a node of a pool is revoked")
+    };
+    assert!(why.contains("`trellis scale clinic=COUNT`"), "{why}");
+    assert!(matches!(platform.revoke("demo", "coordinator").await, Err(Refusal::Conflict(_))));
+    assert!(matches!(platform.revoke("demo", "ward").await, Err(Refusal::NotFound(_))));
+
+    let shards = || {
+        let status = platform.federation("demo", Role::Admin).expect("it is there").status.expect("it was looked at");
+        (status.shards, status.orphaned_shards)
+    };
+    platform.scale("demo", "clinic", &to(2)).await.expect("it is kept");
+    until(&platform, "demo", |summary| summary.state == State::Ready && shards() == (3, 1)).await;
+    let merged = platform.scale("demo", "clinic", &Pool { count: 2, repartition: true }).await.expect("it is kept");
+    assert!(merged.detail.document.contains("partitions: 2"), "{}", merged.detail.document);
+    until(&platform, "demo", |summary| summary.state == State::Ready && shards() == (2, 0)).await;
+    platform.stop().await;
 }

@@ -14,6 +14,7 @@ mod revocation;
 mod round;
 mod scopes;
 mod security;
+mod shards;
 mod signatures;
 mod streams;
 mod tasks;

@@ -42,8 +42,7 @@ fn join(scene: &Scene, connection: &Value, name: &str) -> Child {
     let trust = ["--root-certificates", &ca];
     let make = ["node", "token", "--superlink", &http, "--token-file", &text("token_path"), "--save", &token];
     scene.good(&[&make[..], &trust].concat());
-    let register =
-        ["node", "join", "--superlink", &http, "--key", &key, "--token-file", &token, "--name", name];
+    let register = ["node", "join", "--superlink", &http, "--key", &key, "--token-file", &token, "--name", name];
     scene.good(&[&register[..], &trust].concat());
     let start = ["supernode", "--superlink", &fleet, "--auth-supernode-private-key", &key, "--state-dir", &state];
     let mut command = scene.command(&[&start[..], &trust].concat());
