@@ -46,8 +46,12 @@ pub struct NodeCounts {
     pub ready: u32,
     pub busy: u32,
     /// Nodes that joined from elsewhere and are online; the other numbers are without them.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub joined: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// A federation that is gone, and whose runs are kept.

@@ -103,7 +103,7 @@ async fn who_is_drained_is_known_until_its_federation_is_gone() {
         registry.drain(&fed, node, drained).await.unwrap();
     }
     assert_eq!(registry.drained(&fed).await.unwrap(), ["7".to_owned()].into());
-    registry.leave(&fed, 2).await.unwrap();
+    registry.leave(&fed, false, 2).await.unwrap();
     registry.forget(&fed).await.unwrap();
     assert!(registry.drained(&fed).await.unwrap().is_empty());
 }

@@ -170,8 +170,8 @@ async fn nodes_must_be_who_they_say() {
     let grpc_and_http = refuse(&link, |rpc| rpc.access == Access::Node, &intruders, &victim, Told::WhoAreYou).await;
     assert_eq!(
         grpc_and_http,
-        26 * intruders.len(),
-        "12 calls over both transports, joining, and what it says of itself"
+        27 * intruders.len(),
+        "12 calls over both transports, joining, what it says of itself, and its shard"
     );
     // The revoked node speaks for itself, and is nobody.
     let itself = [("its own revoked identity", revoked.signature(&timestamp(0)))];

@@ -17,7 +17,7 @@ fn up_train_and_down_leaves_nothing() {
     assert!(config.contains("[superlink.local]"), "{config}");
 
     let status = scene.json(&["status"]);
-    assert_eq!(status["items"][0]["nodes"], json!({"wanted": 2, "present": 2, "ready": 2, "busy": 0, "joined": 0}));
+    assert_eq!(status["items"][0]["nodes"], json!({"wanted": 2, "present": 2, "ready": 2, "busy": 0}));
     assert!(scene.good(&["status", "local"]).contains("coordinator ready at local"));
     let yaml = scene.good(&["status", "local", "-o", "yaml"]);
     assert!(yaml.starts_with("---\nsummary:\n  name: local\n"), "{yaml}");
