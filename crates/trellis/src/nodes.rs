@@ -188,6 +188,7 @@ mod tests {
                 location: String::new(),
                 status: status.to_owned(),
                 draining: false,
+                asks_for_shard: false,
                 client: String::new(),
                 owner: String::new(),
                 registered_at: 10.0,

@@ -17,21 +17,23 @@ fn node(scene: &Scene, name: &str) -> Option<Value> {
 /// Names of the nodes with a shard, by shard, once nothing is to be done.
 fn settled(scene: &Scene, wanted: &[&str]) {
     eventually(&format!("{wanted:?} to have the shards"), || {
-        let is_ready = scene.json(&["status"])["items"][0]["state"] == "ready";
         let mut held = nodes(scene);
         held.retain(|node| node["shard"].is_number());
         held.sort_by_key(|node| node["shard"].as_u64());
         let names: Vec<&str> = held.iter().filter_map(|node| node["name"].as_str()).collect();
-        (is_ready && names == wanted).then_some(())
+        // After the shards: they are assigned before the nodes are renewed.
+        (names == wanted && scene.json(&["status"])["items"][0]["state"] == "ready").then_some(())
     });
 }
 
-/// Nodes whose replies counted in the last round of a new run.
-fn trained(scene: &Scene) -> u64 {
+/// Checks how many nodes a new run selects, and that all of them answer.
+#[track_caller]
+fn trains_on(scene: &Scene, nodes: u64) {
     let said = scene.good(&["run", "native:mlp", "--rounds", "1", "-o", "json"]);
     let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let round = lines.iter().rfind(|line| line["train"].is_object()).unwrap_or_else(|| panic!("no round in {said}"));
-    round["train"]["answered"].as_u64().unwrap_or_else(|| panic!("{round:#}"))
+    let train = &round["train"];
+    assert!(train["asked"] == nodes && train["answered"] == nodes, "not {nodes} nodes: {round:#}");
 }
 
 fn join(scene: &Scene, connection: &Value, name: &str) -> Child {
@@ -62,14 +64,14 @@ fn a_node_from_elsewhere_is_listed_has_a_shard_and_is_drained_and_revoked() {
     assert_eq!(scene.json(&["status"])["items"][0]["nodes"]["joined"], 1);
     assert!(scene.good(&["nodes"]).contains("(joined)"));
     assert!(scene.good(&["status", "local"]).contains("1 node that joined from elsewhere is online"));
-    assert_eq!(trained(&scene), 3);
+    trains_on(&scene, 3);
 
     scene.good(&["node", "drain", "ward"]);
     eventually("ward to be drained", || node(&scene, "ward").filter(|node| node["drained"] == true));
-    assert_eq!(trained(&scene), 2);
+    trains_on(&scene, 2);
     scene.good(&["node", "drain", "ward", "--end"]);
     eventually("ward to take work", || node(&scene, "ward").filter(|node| node["drained"] == false));
-    assert_eq!(trained(&scene), 3);
+    trains_on(&scene, 3);
 
     let (code, told) = scene.bad(&["node", "revoke", "nodes-0"]);
     assert!(code == 1 && told.contains("trellis scale nodes=COUNT"), "{told}");
