@@ -41,7 +41,9 @@ pub fn run(args: &RevokeArgs) -> ExitCode {
 async fn revoke(args: &RevokeArgs) -> Result<(), Trouble> {
     match args.place.unless_superlink(args.caller.names_superlink()).await? {
         Some((found, federation)) => found.client.revoke(&federation, &args.id).await?,
-        None => drop(args.caller.superlink()?.call(&RevokeNode { id: args.id.clone() }).await?),
+        None => {
+            args.caller.superlink()?.call(&RevokeNode { id: args.id.clone() }).await?;
+        }
     }
     let told = json!({"id": args.id, "status": "revoked"});
     args.output.print(&told, || print(&format!("node {} is revoked\n", clean(&args.id))));
