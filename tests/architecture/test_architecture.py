@@ -1,0 +1,104 @@
+"""The crates keep the architecture: layers, walls around dependencies, size of files, dependencies that are used."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from harness.workspace import REPOSITORY
+
+CRATES = REPOSITORY / "crates"
+MAX_CODE_LINES = 600
+# Beside the product: no crate of the product depends on them, except in its tests.
+BESIDE = {"bench", "fake-kubelet", "fake-one", "testing"}
+# Which crates may use a dependency. Other crates go through these.
+WALLS = {
+    "axum": {"operator", "server"},
+    "landlock": {"sandbox"},
+    "quick-xml": {"fake-one", "one"},
+    "rcgen": {"pki", "testing"},
+    "rusqlite": {"node", "registry", "store-sqlite"},
+    "seccompiler": {"sandbox"},
+    "yaml-rust2": {"spec"},
+}
+# Decision code: time, randomness and IO arrive as arguments.
+PURE = {"core", "kube", "native", "plan", "spec", "strategy", "tunnel", "wire"}
+IMPURE = {"hyper", "rustix", "tempfile", "tokio", "tracing"}
+# tonic-prost: for generated code; k8s-openapi: selects the version of Kubernetes for kube.
+USED_UNNAMED = {("wire", "tonic-prost"), ("driver-kube", "k8s-openapi")}
+# The name in sources where it is not that of the package.
+LIBRARY_NAMES = {"rustls-webpki": "webpki"}
+pytestmark = pytest.mark.quick
+
+
+@pytest.fixture(scope="module")
+def packages():
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--offline"]
+    output = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+    return {short(package["name"]): package for package in json.loads(output)["packages"]}
+
+
+def short(name):
+    return name.removeprefix("trellis-")
+
+
+def uses(package, ours):
+    """The dependencies of a package outside its tests: crates of the workspace, or all others."""
+    names = [wanted["name"] for wanted in package["dependencies"] if wanted["kind"] is None]
+    return {short(name) for name in names if name.startswith("trellis-") == ours}
+
+
+def layers():
+    """From top to bottom, as ARCHITECTURE.md writes them: `a -> {b, c} -> d`."""
+    text = (REPOSITORY / "ARCHITECTURE.md").read_text()
+    chain = re.search(r"Imports go down only: `([^`]*)`", text).group(1)
+    return [set(re.findall(r"[a-z-]+[a-z]", layer)) for layer in chain.split(" -> ")]
+
+
+def test_imports_go_down_only(packages):
+    level = {crate: number for number, layer in enumerate(layers()) for crate in layer}
+    assert set(level) == set(packages) - BESIDE, "ARCHITECTURE.md names each crate of the product in one layer"
+    for name in level:
+        for used in uses(packages[name], ours=True):
+            assert used not in BESIDE, f"{name} is part of the product and depends on {used}, which is for tests"
+            assert level[used] > level[name], f"{name} depends on {used}, which is not in a lower layer"
+
+
+def test_dependencies_stay_behind_their_walls(packages):
+    for name, package in packages.items():
+        others = uses(package, ours=False)
+        for dependency in others & set(WALLS):
+            assert name in WALLS[dependency], f"{name} depends on {dependency}; go through {WALLS[dependency]}"
+        if name in PURE:
+            assert not others & IMPURE, f"{name} is decision code and depends on {others & IMPURE}"
+
+
+def test_dependencies_are_used(packages):
+    unused = []
+    for name, package in packages.items():
+        places = {None: ["src"], "dev": ["src", "tests", "examples", "benches"], "build": ["build.rs"]}
+        for wanted in package["dependencies"]:
+            sources = "\n".join(rust_text(CRATES / name / place) for place in places[wanted["kind"]])
+            crate = (wanted["rename"] or LIBRARY_NAMES.get(wanted["name"], wanted["name"])).replace("-", "_")
+            if (name, wanted["name"]) not in USED_UNNAMED and not re.search(rf"\b{crate}\b", sources):
+                unused.append(f"crates/{name}: {wanted['name']} ({wanted['kind'] or 'normal'})")
+    assert not unused, f"dependencies that no source names: {unused}"
+
+
+def rust_text(path):
+    files = [path] if path.is_file() else sorted(path.rglob("*.rs"))
+    return "\n".join(file.read_text() for file in files)
+
+
+def test_every_crate_is_on_the_map(packages):
+    text = (REPOSITORY / "ARCHITECTURE.md").read_text()
+    for name, package in packages.items():
+        assert re.search(rf"^crates/{name} ", text, re.MULTILINE), f"the map in ARCHITECTURE.md has no line for {name}"
+        assert package["description"], f"crates/{name}/Cargo.toml has no description"
+
+
+def test_files_are_small():
+    for path in sorted(CRATES.rglob("*.rs")):
+        lines = [line.strip() for line in path.read_text().splitlines()]
+        code = sum(1 for line in lines if line and not line.startswith("//"))
+        assert code <= MAX_CODE_LINES, f"{path.relative_to(REPOSITORY)} has {code} lines of code: split it by a noun"
