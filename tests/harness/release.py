@@ -1,8 +1,9 @@
-"""An installed official Flower release: where its commands are, and what they want to be told.
+"""An installed official Flower release: where its commands are, and the arguments that they take.
 
-The one place that knows in which release a flag, a transport or a file changed.
+In which release a flag, a transport or a file changed stands in `changes.json`, which crates/flower writes.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from provision import DEFAULT_VERSION, CannotBeHad, provision
 
 DEFAULT = DEFAULT_VERSION
 GRPC, HTTP = "grpc", "http"
+CHANGES = json.loads((Path(__file__).parent / "changes.json").read_text())
 
 
 @dataclass(frozen=True)
@@ -23,63 +25,67 @@ class Flower:
     def minor(self) -> int:
         return int(self.version.partition(".")[2])
 
+    def since(self, change: str) -> bool:
+        """Whether the release has a change of the table."""
+        return self.minor >= CHANGES[change]
+
     def command(self, name: str) -> str:
         return str(self.bin / name)
 
     @property
     def cli_transport(self) -> str:
-        return HTTP if self.minor >= 37 else GRPC
+        return HTTP if self.since("control_by_http") else GRPC
 
     @property
     def fleet_transport(self) -> str:
-        return HTTP if self.minor >= 40 else GRPC
+        return HTTP if self.since("fleet_by_http") else GRPC
 
     @property
     def runtime_transport(self) -> str:
         """Between ServerApps or their launcher and the SuperLink."""
-        return HTTP if self.minor >= 35 else GRPC
+        return HTTP if self.since("apps_by_http") else GRPC
 
     @property
     def cli_reads_home(self) -> bool:
         """Whether `flwr` looks for the SuperLink's address in FLWR_HOME, not in the app's pyproject.toml."""
-        return self.minor >= 26
+        return self.since("cli_reads_home")
 
     @property
     def cli_shows_federations(self) -> bool:
         """Whether there is a `federation show`; later it is a form of `federation list`."""
-        return self.minor < 26
+        return not self.since("cli_reads_home")
 
     @property
     def node_has_one_port(self) -> bool:
         """Whether a SuperNode is told `--host` and `--port`, not the address of its ClientAppIo API."""
-        return self.minor >= 35
+        return self.since("apps_by_http")
 
     @property
     def node_wants_certificate(self) -> bool:
         """Whether a SuperNode of a SuperLink with TLS has to serve its own ClientApps with TLS, too."""
-        return self.minor >= 37
+        return self.since("control_by_http")
 
     @property
     def superlink_has_one_port(self) -> bool:
         """Whether the official SuperLink serves apps at `--host` and `--port`, not at an address of their own."""
-        return self.minor >= 35
+        return self.since("apps_by_http")
 
     @property
     def superlink_keeps_files(self) -> bool:
-        return self.minor < 29
+        return not self.since("apps_in_database")
 
     @property
     def superlink_installs_packages(self) -> bool:
         """Whether it has to be told not to fetch an app's dependencies from a package index."""
-        return self.minor >= 33
+        return self.since("installs_dependencies")
 
     @property
     def superexec_address_flag(self) -> str:
-        return "--runtime-api-address" if self.minor >= 36 else "--appio-api-address"
+        return "--runtime-api-address" if self.since("runtime_api_address") else "--appio-api-address"
 
     @property
     def superexec_has_plugins(self) -> bool:
-        return self.minor < 38
+        return not self.since("no_superexec_plugins")
 
 
 _known: dict[str, Flower | CannotBeHad] = {}

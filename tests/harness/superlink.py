@@ -36,6 +36,8 @@ class LinkOptions:
     official: str = DEFAULT
     # Further flags, of ours or of the official one.
     flags: tuple[str, ...] = ()
+    # An official one serves nodes and users only in the way that its release prefers.
+    as_shipped: bool = False
 
 
 class Superlink:
@@ -88,7 +90,7 @@ class Superlink:
     def launch(self, crash_at: str | None = None) -> None:
         """Start it, armed to kill itself at a crash point if one is named, and wait for nothing."""
         extra = {"TRELLIS_CRASH_AT": crash_at} if crash_at else {}
-        if self.options.kind == OFFICIAL:
+        if self.options.kind == OFFICIAL and not self.options.as_shipped:
             # Newer ones speak gRPC only when asked to.
             extra |= {"FLWR_INTERNAL_GRPC_CONTROL_API": "1", "FLWR_INTERNAL_GRPC_FLEET_API": "1"}
         env = self._workspace.env(flower(self.options.runtime), **extra)

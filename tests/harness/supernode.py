@@ -23,6 +23,8 @@ class Supernode:
     key: NodeKey | None = None
     version: str = DEFAULT
     flags: tuple[str, ...] = ()
+    # Another address than the one that the SuperLink has for its release.
+    address: str | None = None
 
     def __post_init__(self) -> None:
         self._release = flower(self.version)
@@ -53,7 +55,7 @@ class Supernode:
 
     def _argv(self):
         yield self._release.command("flower-supernode")
-        yield from ("--superlink", self.superlink.fleet_for(self._release))
+        yield from ("--superlink", self.address or self.superlink.fleet_for(self._release))
         if self._release.node_has_one_port:
             yield from ("--host", HOST, "--port", str(free_port()))
         else:

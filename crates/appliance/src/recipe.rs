@@ -20,7 +20,7 @@ use crate::settings::{Common, FlowerBy, LogLevel, Role, RoleSettings, Runtime, S
 use crate::trouble::{Code, Trouble};
 
 /// Whose apps run where nobody says which.
-pub const NEWEST_FLOWER: &str = "1.42.0";
+pub const NEWEST_FLOWER: &str = trellis_flower::Release::NEWEST_TEXT;
 const NODE_CONFIG: &str = "node-config.toml";
 const RUN_DEFAULTS: &str = "run-defaults.toml";
 

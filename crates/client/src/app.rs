@@ -29,7 +29,7 @@ use crate::{Done, Patience, SuperLink, Target, Token, TrainingReport};
 
 const TASK_TOKEN: &str = "flwr-task-token";
 /// The Flower whose Runtime API is spoken.
-const FLOWER_VERSION: &str = "1.42.0";
+const FLOWER_VERSION: &str = trellis_flower::Release::NEWEST_TEXT;
 
 /// Between tries while the SuperLink is away: it may be back within a second, and an app has nothing else to do.
 const RETRY: Backoff = Backoff::Exponential { first: Duration::from_millis(200), cap: Duration::from_secs(5) };

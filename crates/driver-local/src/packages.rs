@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trellis_spec::FlowerVersion;
+use trellis_spec::Release;
 
 use crate::recipe::{Place, Program};
 
@@ -24,7 +24,7 @@ pub fn programs(place: &Place) -> PathBuf {
 }
 
 /// What makes them be there.
-pub fn provide(version: FlowerVersion, python: Option<&Path>, place: &Place) -> Program {
+pub fn provide(version: Release, python: Option<&Path>, place: &Place) -> Program {
     let program = Program::new("/bin/sh")
         .flag("-c", WITH_PYTHON)
         .arg(SCRIPT)
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::recipe::testing::place;
 
-    const VERSION: FlowerVersion = FlowerVersion { minor: 39, patch: 0 };
+    const VERSION: Release = Release { minor: 39, patch: 0 };
 
     /// A machine on which only these programs of Flower are found.
     struct Machine {

@@ -6,7 +6,6 @@
 mod containers;
 mod flower;
 mod node_config;
-mod release;
 #[cfg(test)]
 pub mod testing;
 mod trellis;

@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use trellis_flower::{Program, Skew, skew};
 
 use crate::federation::Federation;
-use crate::flower::skew::{Skew, fleet};
-use crate::flower::{Image, Program, Programs};
+use crate::flower::{Programs, image as held_by};
 use crate::object::{Identity, Object};
 
 /// What is not applied yet, and what it waits for.
@@ -93,7 +93,7 @@ fn hold(pools: &[&Move<'_>], what: &str) -> Held {
 }
 
 fn can_work(superlink: Program, supernode: Program) -> bool {
-    !matches!(fleet(superlink, supernode), Skew::CannotWork(..))
+    !matches!(skew::fleet(superlink, supernode), Skew::CannotWork(..))
 }
 
 fn is_workload(object: &Object) -> bool {
@@ -113,7 +113,7 @@ fn image<'o>(object: &'o Object, container: &str) -> Option<&'o str> {
 }
 
 fn program(federation: &Federation, live: &Object, container: &str) -> Program {
-    image(live, container).map_or(Program::Unknown, |image| Image::read(image).program(&federation.spec))
+    image(live, container).map_or(Program::Unknown, |image| held_by::program(image, &federation.spec))
 }
 
 /// All its pods are of its newest form, and ready.

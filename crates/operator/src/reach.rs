@@ -9,9 +9,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use trellis_client::fleet::Transport;
 use trellis_client::{Patience, Security, SuperLink, Target, Token, Trust};
+use trellis_flower::Program;
+use trellis_flower::changes::CONTROL_BY_HTTP;
 use trellis_kube::federation::{Federation, TlsMode};
+use trellis_kube::flower::Programs;
 use trellis_kube::flower::arguments::gives;
-use trellis_kube::flower::{CONTROL_BY_HTTP, Program, Programs};
 use trellis_kube::render::endpoints;
 use trellis_kube::trust::{admin_name, bundle_name, mode};
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use trellis_flower::Release;
 
 use crate::expression::Expression;
 use crate::schedule::Schedule;
@@ -74,14 +75,7 @@ impl std::fmt::Display for Name {
 pub enum Runtime {
     Trellis,
     /// The official packages or images of this version.
-    Flower(FlowerVersion),
-}
-
-/// From 1.25 to 1.42.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct FlowerVersion {
-    pub minor: u16,
-    pub patch: u16,
+    Flower(Release),
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -33,4 +33,5 @@ pub use read::{Reading, read, read_with_warnings};
 pub use reference::reference;
 pub use schedule::Schedule;
 pub use schema::schema;
+pub use trellis_flower::Release;
 pub use write::to_yaml;

@@ -5,10 +5,12 @@ mod parts;
 
 use std::collections::BTreeMap;
 
+use trellis_flower::{Image, Release};
+
 use crate::document::{CoordinatorDraft, Fit, PoolDraft, SiteDraft, Spec, TrainingDraft};
 use crate::federation::{
-    Coordinator, Driver, Endpoints, Federation, FlowerVersion, Isolation, KubeSite, Link, Monitoring, Name,
-    Persistence, Pool, Runtime, Security, Site, Tls, Training,
+    Coordinator, Driver, Endpoints, Federation, Isolation, KubeSite, Link, Monitoring, Name, Persistence, Pool,
+    Runtime, Security, Site, Tls, Training,
 };
 use crate::kind::{Choice, Unavailable, choice, flag, name, text, whole};
 use crate::object::{self, Object};
@@ -96,31 +98,29 @@ fn read(object: &mut Object<'_>, driver: Driver) -> Spec {
 
 /// The official images have the release as the first part of their tag.
 fn runtime_of_image(image: &str, at: &Place) -> Runtime {
-    let image = image.split('@').next().unwrap_or_default();
     if image.contains("trellis") {
         return Runtime::Trellis;
     }
-    let tag = image.rsplit('/').next().and_then(|last| last.split_once(':')).map_or("", |(_, tag)| tag);
-    let version = tag.split('-').next().unwrap_or_default();
+    let version = Image::read(image).tag.and_then(|tag| tag.split('-').next()).unwrap_or_default();
     if version.starts_with(|c: char| c.is_ascii_digit()) {
         return runtime_of(version, at);
     }
-    let newest = FlowerVersion::NEWEST;
+    let newest = Release::NEWEST;
     let what = format!("the image {image:?} does not say which release of Flower it is; {newest} is taken");
     at.warn(what, "write spec.version");
     Runtime::Flower(newest)
 }
 
 fn runtime_of(version: &str, at: &Place) -> Runtime {
-    let found = FlowerVersion::parse(version);
+    let found = Release::parse(version);
     if found.is_none() {
-        let (oldest, newest) = (FlowerVersion::OLDEST, FlowerVersion::NEWEST);
+        let (oldest, newest) = (Release::OLDEST, Release::NEWEST);
         at.refuse(
             format!("{version:?} is no release of Flower that is supported"),
             format!("use {oldest} to {newest}"),
         );
     }
-    Runtime::Flower(found.unwrap_or(FlowerVersion::NEWEST))
+    Runtime::Flower(found.unwrap_or(Release::NEWEST))
 }
 
 fn superlink(object: &mut Object<'_>, isolation: Isolation) -> CoordinatorDraft {

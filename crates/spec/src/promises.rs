@@ -1,11 +1,9 @@
 //! What a federation loses when the official programs run instead of ours, told before anything is made.
 
-use crate::federation::{Driver, Federation, FlowerVersion, Isolation, Persistence, Pool, Runtime, Tls};
+use trellis_flower::Release;
+use trellis_flower::changes::{APPS_COMPARE_RELEASES, FLEET_BY_HTTP, SUPEREXEC_TLS};
 
-/// From here on peers of another minor release are turned away.
-const STRICT_MINOR: u16 = 30;
-/// From here on a SuperExec can speak TLS.
-const SUPEREXEC_TLS_MINOR: u16 = 30;
+use crate::federation::{Driver, Federation, Isolation, Persistence, Pool, Runtime, Tls};
 
 impl Federation {
     /// Promises that cannot be kept with the runtime that was chosen, each a sentence. Empty with our own.
@@ -49,7 +47,7 @@ impl Federation {
         Some(lost.to_owned())
     }
 
-    fn security_lost(&self, version: FlowerVersion) -> Vec<String> {
+    fn security_lost(&self, version: Release) -> Vec<String> {
         let mut lost = Vec::new();
         if self.security.tls == Tls::Auto {
             lost.push("Renewed certificates are used only after a restart of the SuperLink.".to_owned());
@@ -60,15 +58,15 @@ impl Federation {
         }
         let process = self.coordinator.isolation == Isolation::Process
             || self.pools.iter().any(|pool| pool.isolation == Isolation::Process);
-        if self.security.tls != Tls::Off && process && version.minor < SUPEREXEC_TLS_MINOR {
+        if self.security.tls != Tls::Off && process && version < SUPEREXEC_TLS {
             lost.push(format!("Process isolation cannot be encrypted: the SuperExec of {version} has no TLS."));
         }
-        lost.push(match version.minor >= STRICT_MINOR {
-            true => {
-                format!("Only nodes and apps of Flower 1.{} can take part, not those of other releases.", version.minor)
-            }
-            false => format!("Nodes and apps of releases other than {version} may fail, or be misunderstood."),
-        });
+        let nodes = if version < FLEET_BY_HTTP { "below" } else { "from" };
+        let (http, series) = (FLEET_BY_HTTP.series(), version.series());
+        let apps = if version < APPS_COMPARE_RELEASES { "may fail" } else { "are refused" };
+        lost.push(format!(
+            "Only nodes of releases {nodes} {http} can connect; apps of releases other than {series} {apps}."
+        ));
         lost
     }
 

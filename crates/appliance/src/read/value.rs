@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use trellis_flower::Release;
 use trellis_pki::pem;
 use x509_parser::parse_x509_certificate;
 
@@ -21,9 +22,6 @@ const MAX_WORD_BYTES: usize = 4096;
 /// Lists in variables are written by people.
 const MAX_ITEMS: usize = 256;
 const WIREGUARD_KEY_BYTES: usize = 32;
-/// Versions of Flower that are understood: from this one to the last of the other's.
-const FIRST_FLOWER: (u32, u32) = (1, 25);
-const LAST_FLOWER: (u32, u32) = (1, 42);
 
 /// Why a text is not what is wanted. Where nothing is said, the table knows the words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,9 +108,10 @@ pub fn version(text: &str) -> Result<String, Bad> {
     let numbers: Option<Vec<u32>> =
         parts.iter().map(|part| part.parse().ok().filter(|number: &u32| number.to_string() == **part)).collect();
     let Some([major, minor, _]) = numbers.as_deref() else { return Err(Bad::because("it is no version")) };
-    if (*major, *minor) < FIRST_FLOWER || (*major, *minor) > LAST_FLOWER {
-        let ((a, b), (c, d)) = (FIRST_FLOWER, LAST_FLOWER);
-        return Err(Bad::with_advice("apps of that version cannot be run", format!("give {a}.{b}.0 to {c}.{d}.x")));
+    let is_supported = u16::try_from(*minor).is_ok_and(|minor| Release::of(minor).is_supported());
+    if *major != 1 || !is_supported {
+        let advice = format!("give {} to {}.x", Release::OLDEST, Release::NEWEST.series());
+        return Err(Bad::with_advice("apps of that version cannot be run", advice));
     }
     Ok(text.to_owned())
 }

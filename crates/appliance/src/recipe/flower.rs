@@ -1,9 +1,14 @@
 //! The recipes of the official programs, 1.25 to 1.42: `flower-superlink`, `flower-supernode`, and `flower-superexec` beside
-//! them where apps are to run apart. What changed between releases is in [`Release`].
+//! them where apps are to run apart. What changed between releases is in `trellis_flower::changes`.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+
+use trellis_flower::Release;
+use trellis_flower::changes::{
+    APPS_BY_HTTP, APPS_IN_DATABASE, AppApi, CONTROL_BY_HTTP, FLEET_BY_HTTP, NO_SUPEREXEC_PLUGINS,
+};
 
 use super::trellis::isolation;
 use super::{
@@ -17,53 +22,29 @@ use crate::trouble::Trouble;
 const APPS_OF_SUPERLINK: u16 = 9091;
 const APPS_OF_NODE: u16 = 9094;
 
-/// The second number of a release; the first is 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Release(u16);
-
-impl Release {
-    fn of(common: &Common) -> Release {
-        let minor = flower_version(common).split('.').nth(1).and_then(|number| number.parse().ok());
-        Release(minor.unwrap_or(u16::MAX))
-    }
-
-    fn since(self, minor: u16) -> bool {
-        self.0 >= minor
-    }
-
-    /// Users, and since 1.40 nodes too, come to one HTTP port.
-    fn control_is_http(self) -> bool {
-        self.since(37)
-    }
-
-    fn fleet_is_http(self) -> bool {
-        self.since(40)
-    }
-}
-
 pub fn superlink(common: &Common, link: &SuperLinkSettings, place: &Place) -> Recipe {
-    let release = Release::of(common);
+    let release = release(common);
     let state = place.service(Role::SuperLink);
     let database = state.join(&link.database);
     let mut program = official(Role::SuperLink, "flower-superlink", common, place);
     // What was said for the Fleet API is meant, also where it is part of the HTTP API now.
     let fleet = link.fleet;
-    let control = if release.control_is_http() && release.fleet_is_http() { fleet } else { link.control };
+    let control = if release >= FLEET_BY_HTTP { fleet } else { link.control };
     let apps = SocketAddr::from((Ipv4Addr::LOCALHOST, APPS_OF_SUPERLINK));
-    if release.fleet_is_http() {
+    if release >= FLEET_BY_HTTP {
         program = program.flag("--host", fleet.ip()).flag("--port", fleet.port());
     } else {
         program = program.flag("--fleet-api-address", fleet);
-        program = match release.0 {
-            ..35 => program.flag("--control-api-address", control).flag("--serverappio-api-address", apps),
-            35..37 => {
+        program = match release.app_api() {
+            AppApi::OwnGrpc => program.flag("--control-api-address", control).flag("--serverappio-api-address", apps),
+            AppApi::OwnHttp => {
                 program.flag("--control-api-address", control).flag("--host", apps.ip()).flag("--port", apps.port())
             }
-            37.. => program.flag("--host", control.ip()).flag("--port", control.port()),
+            AppApi::Shared => program.flag("--host", control.ip()).flag("--port", control.port()),
         };
     }
     program = program.flag("--isolation", isolation(common.isolation)).file("--database", &database);
-    if !release.since(29) {
+    if release < APPS_IN_DATABASE {
         program = program.file("--storage-dir", &state.join("apps"));
     }
     let served = place.served(&link.certificates);
@@ -81,11 +62,11 @@ pub fn superlink(common: &Common, link: &SuperLinkSettings, place: &Place) -> Re
     let mut programs = vec![program];
     if common.isolation == Isolation::Process {
         let (address, trust) =
-            if release.control_is_http() { (reached(control), trust.as_deref()) } else { (apps, None) };
+            if release >= CONTROL_BY_HTTP { (reached(control), trust.as_deref()) } else { (apps, None) };
         programs.push(superexec(release, "serverapp", address, trust, common, place));
     }
-    let calls = Calls { address: reached(control), http: release.control_is_http(), token: None };
-    let http = release.fleet_is_http();
+    let calls = Calls { address: reached(control), http: release >= CONTROL_BY_HTTP, token: None };
+    let http = release >= FLEET_BY_HTTP;
     let probe = Probe::SuperLink { fleet: reached(fleet), http, trust, calls: Some(calls) };
     let mut directories = vec![state.clone()];
     directories.extend(database.parent().filter(|parent| **parent != state).map(ToOwned::to_owned));
@@ -100,7 +81,7 @@ pub fn supernode(
     place: &Place,
 ) -> Result<Recipe, Trouble> {
     let found = coordinator(around)?;
-    let release = Release::of(common);
+    let release = release(common);
     let config = place.etc().join(NODE_CONFIG);
     let log = place.logs().join("supernode.log");
     let apps = SocketAddr::from((Ipv4Addr::LOCALHOST, APPS_OF_NODE));
@@ -108,7 +89,7 @@ pub fn supernode(
         .flag("--superlink", &found.endpoint)
         .file("--node-config", &config)
         .flag("--isolation", isolation(common.isolation));
-    program = match release.since(35) {
+    program = match release >= APPS_BY_HTTP {
         true => program.flag("--host", apps.ip()).flag("--port", apps.port()),
         false => program.flag("--clientappio-api-address", apps),
     };
@@ -159,15 +140,14 @@ fn superexec(
     place: &Place,
 ) -> Program {
     let role = if kind == "serverapp" { Role::SuperLink } else { Role::SuperNode };
-    let flag = if release.since(36) { "--runtime-api-address" } else { "--appio-api-address" };
-    let mut program = official(role, "flower-superexec", common, place).flag(flag, address);
+    let mut program = official(role, "flower-superexec", common, place).flag(release.superexec_address_flag(), address);
     program.name = "superexec".to_owned();
     program.description = "Launcher of Flower apps".to_owned();
     program = match trust {
         Some(trust) => program.file("--root-certificates", trust),
         None => program.arg("--insecure"),
     };
-    if release.since(38) { program } else { program.flag("--plugin-type", kind) }
+    if release < NO_SUPEREXEC_PLUGINS { program.flag("--plugin-type", kind) } else { program }
 }
 
 /// A home of its own, no word to others about it, and output that can be read at once.
@@ -191,4 +171,9 @@ fn official(role: Role, program: &str, common: &Common, place: &Place) -> Progra
         .env("PATH", path);
     official.path = programs.join(program);
     official
+}
+
+/// Versions are checked when the context is read.
+fn release(common: &Common) -> Release {
+    Release::read(flower_version(common)).unwrap_or(Release::NEWEST)
 }

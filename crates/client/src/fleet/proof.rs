@@ -13,7 +13,7 @@ use crate::NodeKey;
 const SIGNED_FOR: Duration = Duration::from_secs(10);
 
 /// The newest Flower whose Fleet API is spoken here. SuperLinks of any version serve it; ours shows it in its list of nodes.
-const FLOWER_VERSION: &str = "1.42.0";
+const FLOWER_VERSION: &str = trellis_flower::Release::NEWEST_TEXT;
 const COMPONENT: &str = "SuperNode";
 
 /// Signs, but not more often than needed: that is what costs most in a small call.

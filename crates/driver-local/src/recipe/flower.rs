@@ -1,5 +1,5 @@
 //! The recipes of the official programs, 1.25 to 1.42: `flower-superlink`, `flower-supernode`, and `flower-superexec` beside
-//! them where apps are to run apart. What differs between releases is in `release.rs`.
+//! them where apps are to run apart. What differs between releases is in `trellis_flower::changes`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,10 +7,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use trellis_client::fleet::Transport;
+use trellis_flower::Release;
+use trellis_flower::changes::{
+    APPS_BY_HTTP, APPS_IN_DATABASE, AppApi, CONTROL_BY_HTTP, FLEET_BY_HTTP, NO_SUPEREXEC_PLUGINS,
+};
 use trellis_plan::{Addresses, CoordinatorSpec, NodeSpec};
-use trellis_spec::{FlowerVersion, Gpu, GpuVendor, Isolation, Persistence};
+use trellis_spec::{Gpu, GpuVendor, Isolation, Persistence};
 
-use super::release::{Apps, Release};
 use super::{Place, Probe, Program, Recipe, node_config};
 use crate::packages;
 
@@ -34,12 +37,11 @@ pub enum Programs {
 }
 
 pub fn coordinator(
-    version: FlowerVersion,
+    release: Release,
     spec: &CoordinatorSpec,
     place: &Place,
     programs: Programs,
 ) -> Result<Recipe, Vec<String>> {
-    let release = Release(version);
     let ports = OnePort::of(release, spec, place);
     let mut program = Program::new(path(programs, place, "flower-superlink"));
     program = listening(program, release, &ports, place).flag("--isolation", isolation(spec.isolation));
@@ -55,7 +57,7 @@ pub fn coordinator(
     if let Persistence::Disk { path, .. } = &spec.persistence {
         let state = path.as_ref().unwrap_or(&place.state);
         program = program.flag("--database", state.join(DATABASE));
-        if release.keeps_apps_in_files() {
+        if release < APPS_IN_DATABASE {
             program = program.flag("--storage-dir", state.join(APPS));
         }
     }
@@ -64,16 +66,16 @@ pub fn coordinator(
     }
     let mut all = vec![said(program, &spec.extra_args)];
     if spec.isolation == Isolation::Process {
-        let address = match release.apps() {
-            Apps::WithEverybody => place.reached(ports.http).to_string(),
-            Apps::Apart | Apps::HttpApart => place.app_address().to_string(),
+        let address = match release.app_api() {
+            AppApi::Shared => place.reached(ports.http).to_string(),
+            AppApi::OwnGrpc | AppApi::OwnHttp => place.app_address().to_string(),
         };
-        let trust = (release.apps() == Apps::WithEverybody).then(|| place.trust()).flatten();
+        let trust = (release.app_api() == AppApi::Shared).then(|| place.trust()).flatten();
         all.push(superexec(release, "serverapp", address, trust, programs, place));
     }
     let probe = Probe::FlowerSuperLink {
         address: place.reached(ports.control),
-        transport: release.control(),
+        transport: control_transport(release),
         tls: place.tls.is_some(),
         trust: place.trust().map(Path::to_owned),
         addresses: addresses(release, &ports, place),
@@ -81,7 +83,7 @@ pub fn coordinator(
     let environment = |program| surroundings(program, place, programs, &spec.env);
     Ok(Recipe {
         files: BTreeMap::new(),
-        before: provide(version, spec.python.as_deref(), programs, place),
+        before: provide(release, spec.python.as_deref(), programs, place),
         programs: all.into_iter().map(environment).collect(),
         after: Vec::new(),
         probe,
@@ -89,14 +91,13 @@ pub fn coordinator(
     })
 }
 
-pub fn node(version: FlowerVersion, spec: &NodeSpec, place: &Place, programs: Programs) -> Result<Recipe, Vec<String>> {
-    let release = Release(version);
+pub fn node(release: Release, spec: &NodeSpec, place: &Place, programs: Programs) -> Result<Recipe, Vec<String>> {
     let settings = place.directory.join(NODE_CONFIG);
     let mut program = Program::new(path(programs, place, "flower-supernode"))
         .flag("--superlink", &spec.coordinator)
         .flag("--node-config", &settings)
         .flag("--isolation", isolation(spec.isolation));
-    program = match release.node_has_one_port() {
+    program = match release >= APPS_BY_HTTP {
         true => program.flag("--host", Ipv4Addr::LOCALHOST.to_string()).flag("--port", place.ports.app.to_string()),
         false => program.flag("--clientappio-api-address", place.app_address().to_string()),
     };
@@ -114,7 +115,7 @@ pub fn node(version: FlowerVersion, spec: &NodeSpec, place: &Place, programs: Pr
         all.push(superexec(release, "clientapp", place.app_address().to_string(), None, programs, place));
     }
     let note = place.directory.join(LOG_NOTE);
-    let mut before = provide(version, spec.python.as_deref(), programs, place);
+    let mut before = provide(release, spec.python.as_deref(), programs, place);
     before.push(Program::new("/bin/sh").flag("-c", NOTE).arg(&note));
     let environment = |program| gpus(surroundings(program, place, programs, &spec.env), spec.gpu.as_ref(), place);
     Ok(Recipe {
@@ -130,9 +131,9 @@ pub fn node(version: FlowerVersion, spec: &NodeSpec, place: &Place, programs: Pr
 /// Where the coordinator is reached, by those on this machine.
 fn addresses(release: Release, ports: &OnePort, place: &Place) -> Addresses {
     let at = |port: u16| Some(place.reached(port).to_string());
-    let (app, http) = match release.apps() {
-        Apps::WithEverybody => (at(ports.http), at(ports.http)),
-        Apps::Apart | Apps::HttpApart => (Some(place.app_address().to_string()), None),
+    let (app, http) = match release.app_api() {
+        AppApi::Shared => (at(ports.http), at(ports.http)),
+        AppApi::OwnGrpc | AppApi::OwnHttp => (Some(place.app_address().to_string()), None),
     };
     Addresses { fleet: at(ports.fleet), control: at(ports.control), app, http }
 }
@@ -148,15 +149,15 @@ struct OnePort {
 impl OnePort {
     fn of(release: Release, spec: &CoordinatorSpec, place: &Place) -> OnePort {
         let (ports, wanted) = (&place.ports, &spec.endpoints);
-        let control_is_http = release.control() == Transport::Http;
+        let control_is_http = release >= CONTROL_BY_HTTP;
         // The document may know the one port by the name it had before.
         let http = match (wanted.http, wanted.fleet, wanted.control) {
-            (None, Some(_), _) if release.fleet_is_http() => ports.fleet,
+            (None, Some(_), _) if release >= FLEET_BY_HTTP => ports.fleet,
             (None, _, Some(_)) if control_is_http => ports.control,
             _ => ports.http,
         };
         OnePort {
-            fleet: if release.fleet_is_http() { http } else { ports.fleet },
+            fleet: if release >= FLEET_BY_HTTP { http } else { ports.fleet },
             control: if control_is_http { http } else { ports.control },
             http,
         }
@@ -169,11 +170,11 @@ fn listening(program: Program, release: Release, ports: &OnePort, place: &Place)
     let http = |program: Program, host: IpAddr, port: u16| {
         program.flag("--host", host.to_string()).flag("--port", port.to_string())
     };
-    match release.apps() {
-        Apps::Apart => control(fleet(program)).flag("--serverappio-api-address", place.app_address().to_string()),
-        Apps::HttpApart => http(control(fleet(program)), Ipv4Addr::LOCALHOST.into(), place.ports.app),
-        Apps::WithEverybody if release.fleet_is_http() => http(program, place.listen, ports.http),
-        Apps::WithEverybody => http(fleet(program), place.listen, ports.http),
+    match release.app_api() {
+        AppApi::OwnGrpc => control(fleet(program)).flag("--serverappio-api-address", place.app_address().to_string()),
+        AppApi::OwnHttp => http(control(fleet(program)), Ipv4Addr::LOCALHOST.into(), place.ports.app),
+        AppApi::Shared if release >= FLEET_BY_HTTP => http(program, place.listen, ports.http),
+        AppApi::Shared => http(fleet(program), place.listen, ports.http),
     }
 }
 
@@ -192,7 +193,7 @@ fn superexec(
         Some(trust) => program.flag("--root-certificates", trust),
         None => program.arg("--insecure"),
     };
-    if release.superexec_has_plugins() { program.flag("--plugin-type", kind) } else { program }
+    if release < NO_SUPEREXEC_PLUGINS { program.flag("--plugin-type", kind) } else { program }
 }
 
 /// What the document says itself comes last: it has the last word.
@@ -235,9 +236,14 @@ fn gpus(program: Program, gpu: Option<&Gpu>, place: &Place) -> Program {
     }
 }
 
-fn provide(version: FlowerVersion, python: Option<&Path>, programs: Programs, place: &Place) -> Vec<Program> {
+/// How users and the control plane call the SuperLink.
+fn control_transport(release: Release) -> Transport {
+    if release < CONTROL_BY_HTTP { Transport::Grpc } else { Transport::Http }
+}
+
+fn provide(release: Release, python: Option<&Path>, programs: Programs, place: &Place) -> Vec<Program> {
     match programs {
-        Programs::Machine => vec![packages::provide(version, python, place)],
+        Programs::Machine => vec![packages::provide(release, python, place)],
         Programs::Image => Vec::new(),
     }
 }

@@ -143,7 +143,7 @@ mod tests {
     use trellis_appliance::context::Values;
     use trellis_appliance::settings::{Role, RoleSettings, Settings as Read};
     use trellis_plan::{Keepalive, TunnelPeer};
-    use trellis_spec::{ConfigValue, FlowerVersion, Framework};
+    use trellis_spec::{ConfigValue, Framework, Release};
     use trellis_tunnel::PrivateKey;
 
     use super::*;
@@ -210,7 +210,7 @@ mod tests {
         let Spec::Node(mut spec) = testing::desired("f/lab/node/gpu-3").spec else { panic!("a node") };
         spec.node_config.insert("data".to_owned(), text);
         spec.framework = Some(Framework::Sklearn);
-        spec.runtime = Runtime::Flower(FlowerVersion { minor: 31, patch: 0 });
+        spec.runtime = Runtime::Flower(Release { minor: 31, patch: 0 });
         spec.keepalive = Some(Keepalive { interval_s: 60, timeout_s: 20 });
         let spec = Spec::Node(spec);
         let context = context(&RoleOf::Pool(testing::name("gpu")), Some(&spec), &secrets());

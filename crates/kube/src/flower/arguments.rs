@@ -1,6 +1,11 @@
 //! What the programs are called with, by release. An argument that the user gives is theirs: it is not given twice.
 
-use super::{APPS_BY_HTTP, CONTROL_BY_HTTP, FLEET_BY_HTTP, Program, Release, SUPEREXEC_TLS};
+use trellis_flower::Program;
+use trellis_flower::changes::{
+    APPS_BY_HTTP, APPS_IN_DATABASE, CONTROL_BY_HTTP, FLEET_BY_HTTP, NO_SUPEREXEC_PLUGINS, RUNTIME_API_ADDRESS,
+    SUPEREXEC_TLS,
+};
+
 use crate::federation::Isolation;
 
 pub const SERVERAPPIO_PORT: u16 = 9091;
@@ -13,13 +18,6 @@ pub const HEALTH_PORT: u16 = 9098;
 pub const SUPEREXEC_HEALTH_PORT: u16 = 9099;
 /// Of the programs of Trellis, for Prometheus.
 pub const METRICS_PORT: u16 = 9464;
-
-/// Before these releases apps were kept as files, beside the database.
-const APPS_IN_DATABASE: Release = Release::of(29);
-/// From here on the address that a SuperExec calls has another name, and HTTP has the certificate of its own flags until 1.37.
-const RUNTIME_ADDRESS: Release = Release::of(36);
-/// From here on a SuperExec finds out itself whose apps it starts.
-const NO_PLUGIN_TYPE: Release = Release::of(38);
 
 /// How a program is reached, or reaches others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,14 +283,14 @@ pub struct SuperExec<'s> {
 
 pub fn superexec(call: &SuperExec<'_>) -> Vec<String> {
     let mut arguments = Arguments::beside(call.given);
-    if !call.program.since(NO_PLUGIN_TYPE) {
+    if !call.program.since(NO_SUPEREXEC_PLUGINS) {
         let apps = match call.apps {
             Apps::Server => "serverapp",
             Apps::Client => "clientapp",
         };
         arguments.set("--plugin-type", apps);
     }
-    let flag = if call.program.since(RUNTIME_ADDRESS) { "--runtime-api-address" } else { "--appio-api-address" };
+    let flag = if call.program.since(RUNTIME_API_ADDRESS) { "--runtime-api-address" } else { "--appio-api-address" };
     arguments.set(flag, format_args!("localhost:{}", apps_port(call)));
     if !gives(call.given, "--insecure") && !gives(call.given, "--root-certificates") {
         match authority(call) {

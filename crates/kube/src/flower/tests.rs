@@ -1,7 +1,6 @@
 use serde_json::json;
 
 use super::arguments::{Arguments, port, value};
-use super::skew::{apps, fleet};
 use super::*;
 use crate::federation::Spec;
 
@@ -22,44 +21,8 @@ fn federation(fields: serde_json::Value) -> Federation {
     Federation::read(&json!({"metadata": {"name": "f", "namespace": "n"}, "spec": spec})).expect("a resource")
 }
 
-fn flower(minor: u32) -> Program {
+fn flower(minor: u16) -> Program {
     Program::Flower(Release::of(minor))
-}
-
-#[test]
-fn releases_are_read_from_tags_and_versions() {
-    for (text, minor) in [
-        ("1.25.0", Some(25)),
-        ("1.25", Some(25)),
-        ("v1.42.0", Some(42)),
-        ("1.42.0-py3.12-ubuntu24.04", Some(42)),
-        ("1.43.0.dev20261101", Some(43)),
-        ("1.100.2", Some(100)),
-        ("1.", None),
-        ("1.x", None),
-        ("1.25rc1", None),
-        ("2.0.0", None),
-        ("latest", None),
-        ("", None),
-        ("11.25", None),
-    ] {
-        assert_eq!(Release::read(text).map(|release| release.minor), minor, "{text}");
-    }
-}
-
-#[test]
-fn images_are_taken_apart() {
-    for (image, repository, tag, digest) in [
-        ("flwr/superlink:1.25.0", "flwr/superlink", Some("1.25.0"), None),
-        ("superlink", "superlink", None, None),
-        ("registry.local:5000/flwr/superlink", "registry.local:5000/flwr/superlink", None, None),
-        ("registry.local:5000/flwr/superlink:1.25", "registry.local:5000/flwr/superlink", Some("1.25"), None),
-        ("flwr/superlink@sha256:ab", "flwr/superlink", None, Some("sha256:ab")),
-        ("flwr/superlink:1.25.0@sha256:ab", "flwr/superlink", Some("1.25.0"), Some("sha256:ab")),
-        ("", "", None, None),
-    ] {
-        assert_eq!(Image::read(image), Image { repository, tag, digest }, "{image}");
-    }
 }
 
 #[test]
@@ -88,7 +51,7 @@ fn an_image_says_what_is_in_it() {
         ("x/own:1.22.0", &none, Program::Unknown),
         ("x/own:1.25.0", &v142, flower(42)),
     ] {
-        assert_eq!(Image::read(image).program(&spec(fields.clone())), expected, "{image} with {fields}");
+        assert_eq!(image::program(image, &spec(fields.clone())), expected, "{image} with {fields}");
     }
 }
 
@@ -103,51 +66,6 @@ fn a_superexec_of_ones_own_has_the_release_of_its_host() {
     assert_eq!(programs("trellis", "x/apps:7").superlink_superexec, Some(Program::Unknown));
     // There is no SuperExec of Trellis.
     assert_eq!(programs("trellis", "trellis-apps:1.39.0").superlink_superexec, Some(flower(39)));
-}
-
-/// As the tests of real programs have it: X1, X4, X6, X7, X7b, X9, X11.
-#[test]
-fn releases_work_together_or_not() {
-    let (works, told, cannot) = ("works", "told", "cannot");
-    let word = |skew: Skew| match skew {
-        Skew::Works => works,
-        Skew::Told(..) => told,
-        Skew::CannotWork(..) => cannot,
-    };
-    for (link, node, expected) in [
-        (flower(25), flower(25), works),
-        (flower(42), flower(25), cannot),
-        (flower(25), flower(42), cannot),
-        (flower(25), flower(39), told),
-        (flower(39), flower(25), told),
-        (flower(39), flower(42), cannot),
-        (flower(42), flower(41), told),
-        (Program::Trellis, flower(25), works),
-        (Program::Trellis, flower(42), works),
-        (flower(40), Program::Trellis, works),
-        (Program::Trellis, flower(24), told),
-        (Program::Trellis, flower(43), told),
-        (Program::Trellis, Program::Trellis, works),
-        (Program::Unknown, flower(42), works),
-    ] {
-        assert_eq!(word(fleet(link, node)), expected, "{link} with {node}");
-    }
-    for (host, superexec, expected) in [
-        (flower(25), flower(25), works),
-        (flower(42), flower(41), cannot),
-        (flower(42), flower(25), cannot),
-        (flower(25), flower(26), cannot),
-        (flower(26), flower(27), told),
-        (flower(27), flower(28), cannot),
-        (flower(28), flower(29), told),
-        (flower(29), flower(30), cannot),
-        (flower(30), flower(31), cannot),
-        (Program::Trellis, flower(25), works),
-        (Program::Trellis, flower(42), works),
-        (Program::Unknown, flower(42), works),
-    ] {
-        assert_eq!(word(apps(host, superexec)), expected, "{host} with SuperExec {superexec}");
-    }
 }
 
 /// T4: skew is found, told, and refused only where it cannot work.

@@ -2,11 +2,11 @@
 //! and data is fetched as before.
 
 use serde_json::{Value, json};
+use trellis_flower::changes::FLEET_BY_HTTP;
 
 use super::Scene;
 use super::marks;
 use super::ports::ServicePort;
-use crate::flower::FLEET_BY_HTTP;
 
 pub(super) fn policies(scene: &Scene<'_>) -> Vec<Value> {
     if !scene.federation.spec.security.network_policy.enabled {

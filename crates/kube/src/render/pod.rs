@@ -1,10 +1,10 @@
 //! What pods of SuperLinks and SuperNodes have in common: who they run as, how their health is asked for, what is mounted.
 
 use serde_json::{Map, Value, json};
+use trellis_flower::Program;
 
 use super::env::{Key, add};
 use super::{Scene, TRUST_FILES};
-use crate::flower::Program;
 use crate::flower::arguments::{gives, port};
 
 /// The user of Flower's images, by number: Kubernetes cannot tell from a name that it is not root.

@@ -1,11 +1,14 @@
 //! Ports of the SuperLink's Service, by release, and where others find it.
 
+use trellis_flower::Program;
+use trellis_flower::changes::{APPS_BY_HTTP, CONTROL_BY_HTTP, FLEET_BY_HTTP};
+
 use super::{Problem, Scene};
 use crate::federation::{Federation, Ports};
+use crate::flower::Programs;
 use crate::flower::arguments::{
     CONTROL_PORT, FLEET_PORT, HTTP_PORT, SERVERAPPIO_PORT, port as given_port, serves_serverappio,
 };
-use crate::flower::{APPS_BY_HTTP, CONTROL_BY_HTTP, FLEET_BY_HTTP, Program, Programs};
 
 /// A port of the Service, and the one of the pod behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

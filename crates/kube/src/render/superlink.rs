@@ -1,6 +1,8 @@
 //! The SuperLink: one pod with a name that stays, its state, and the Service that everybody calls.
 
 use serde_json::{Map, Value, json};
+use trellis_flower::Program;
+use trellis_flower::changes::{CONTROL_BY_HTTP, FLEET_BY_HTTP};
 
 use super::env::{Key, add, merged, variable};
 use super::pod::{
@@ -13,7 +15,6 @@ use crate::federation::{Isolation, Retention};
 use crate::flower::arguments::{
     self, Apps, Channel, HEALTH_PORT, SUPEREXEC_HEALTH_PORT, superexec_trusts, superlink_answers_http,
 };
-use crate::flower::{FLEET_BY_HTTP, Program};
 
 const CONTAINER: &str = "superlink";
 const SUPEREXEC_CONTAINER: &str = "superexec-serverapp";
@@ -209,7 +210,7 @@ fn container_ports(scene: &Scene<'_>, pod: ContainerPorts) -> Vec<(&'static str,
     if !program.since(FLEET_BY_HTTP) {
         ports.push(("fleet", pod.fleet));
     }
-    if !program.since(crate::flower::CONTROL_BY_HTTP) {
+    if !program.since(CONTROL_BY_HTTP) {
         ports.push(("control", pod.control));
     }
     if arguments::serves_serverappio(program, scene.federation.spec.isolation_mode, scene.channel()) {

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use trellis_flower::Release;
+
 use super::secret::SecretSeen;
 use crate::federation::{Federation, Mode};
-use crate::flower::{Programs, Release};
+use crate::flower::Programs;
 use crate::render::Problem;
 
 /// The first release whose SuperLinks are known to be told keys of nodes, and to forget them, by the Control API.

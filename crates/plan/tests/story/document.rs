@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trellis_spec::{
-    Change, ConfigTemplate, Driver, Expression, Federation, FlowerVersion, Gpu, GpuVendor, Link, MetricRule,
-    Persistence, Pool, Runtime, Scaling, ScalingPolicy, Schedule, SiteRule,
+    Change, ConfigTemplate, Driver, Expression, Federation, Gpu, GpuVendor, Link, MetricRule, Persistence, Pool,
+    Release, Runtime, Scaling, ScalingPolicy, Schedule, SiteRule,
 };
 
 use crate::given;
@@ -49,9 +49,9 @@ pub fn change(federation: &mut Federation, words: &[&str]) {
     }
 }
 
-fn flower(version: &str) -> FlowerVersion {
+fn flower(version: &str) -> Release {
     let numbers: Vec<u16> = version.split('.').map(|number| number.parse().expect("a version")).collect();
-    FlowerVersion { minor: numbers[1], patch: numbers[2] }
+    Release { minor: numbers[1], patch: numbers[2] }
 }
 
 fn site_index(federation: &Federation, site: &str) -> usize {

@@ -115,7 +115,7 @@ fn name() -> impl Strategy<Value = Name> {
 }
 
 fn runtime() -> impl Strategy<Value = Runtime> {
-    let flower = (25u16..=42, 0u16..=9).prop_map(|(minor, patch)| Runtime::Flower(FlowerVersion { minor, patch }));
+    let flower = (25u16..=42, 0u16..=9).prop_map(|(minor, patch)| Runtime::Flower(Release { minor, patch }));
     prop_oneof![Just(Runtime::Trellis), flower]
 }
 

@@ -1,9 +1,9 @@
-use trellis_spec::FlowerVersion;
+use trellis_spec::Release;
 
 use super::*;
 use crate::recipe::testing::{coordinator as coordinator_spec, node as node_spec, place, typed, with_tls};
 
-const FLOWER: Runtime = Runtime::Flower(FlowerVersion { minor: 39, patch: 0 });
+const FLOWER: Runtime = Runtime::Flower(Release { minor: 39, patch: 0 });
 
 /// The command line of a container, without what depends on who runs the tests.
 fn line(program: &Program) -> String {

@@ -6,8 +6,8 @@ use trellis_spec::Runtime;
 use super::*;
 use crate::recipe::testing::{coordinator as coordinator_spec, node as node_spec, place, typed, with_tls};
 
-fn version(minor: u16) -> FlowerVersion {
-    FlowerVersion { minor, patch: 0 }
+fn version(minor: u16) -> Release {
+    Release { minor, patch: 0 }
 }
 
 fn superlink(minor: u16, spec: &CoordinatorSpec, place: &Place) -> Vec<String> {
@@ -149,7 +149,7 @@ fn flags_are_those_of_each_release() {
     let cache = std::env::var_os("TRELLIS_TEST_CACHE").map(PathBuf::from);
     let cache =
         cache.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").expect("a home")).join(".cache/trellis-test"));
-    for minor in FlowerVersion::OLDEST.minor..=FlowerVersion::NEWEST.minor {
+    for minor in Release::OLDEST.minor..=Release::NEWEST.minor {
         let programs = cache.join(format!("flwr-1.{minor}/bin"));
         assert!(programs.exists(), "Flower 1.{minor} is not installed: tests/provision.py 1.{minor}");
         let runtime = Runtime::Flower(version(minor));
