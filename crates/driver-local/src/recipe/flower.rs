@@ -87,7 +87,7 @@ pub fn coordinator(
         programs: all.into_iter().map(environment).collect(),
         after: Vec::new(),
         probe,
-        version: Some(version.to_string()),
+        version: Some(release.to_string()),
     })
 }
 
@@ -124,7 +124,7 @@ pub fn node(release: Release, spec: &NodeSpec, place: &Place, programs: Programs
         programs: all.into_iter().map(environment).collect(),
         after: Vec::new(),
         probe: Probe::FlowerSuperNode { note },
-        version: Some(version.to_string()),
+        version: Some(release.to_string()),
     })
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use trellis_plan::conformance::{Subject, driver_cases};
 use trellis_plan::{CoordinatorSpec, Desired, Driver, NodeSpec, Outcome, Part, ResourceId, Sighting, Spec, Verb};
-use trellis_spec::{ConfigValue, Isolation, Release, Runtime, Tls};
+use trellis_spec::{ConfigValue, Isolation, Runtime, Tls};
 use trellis_testing::RealClock;
 
 use crate::scene::{Scene, coordinator, id, node, restart};
@@ -37,7 +37,7 @@ impl Release {
             let _ = writeln!(std::io::stderr(), "SKIP: official Flower 1.{minor} is not installed, {what}");
             return None;
         }
-        let runtime = Runtime::Flower(Release::parse(&format!("1.{minor}")).expect("a release"));
+        let runtime = Runtime::Flower(trellis_spec::Release::parse(&format!("1.{minor}")).expect("a release"));
         Some(Release { runtime, python })
     }
 
@@ -128,7 +128,7 @@ impl CommandLine {
         let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/apps/numpy_fedavg");
         let copied = Command::new("cp").arg("-r").arg(app).arg(directory.path().join("app")).status().expect("cp");
         assert!(copied.success());
-        let reads_home = release.runtime != Runtime::Flower(Release::OLDEST);
+        let reads_home = release.runtime != Runtime::Flower(trellis_spec::Release::OLDEST);
         let (file, table) = match reads_home {
             true => ("config.toml", "superlink"),
             false => ("app/pyproject.toml", "tool.flwr.federations"),
