@@ -113,7 +113,11 @@ fn provide_token(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     disk::make_directory(path.parent().unwrap_or(path))?;
-    disk::replace(path, format!("{}\n", Token::draw().reveal()).as_bytes())
+    match disk::replace(path, format!("{}\n", Token::draw().reveal()).as_bytes()) {
+        // A driver that was closed during a launch may still write the token.
+        Err(_) if path.exists() => Ok(()),
+        other => other,
+    }
 }
 
 fn point(link: &Path, to: &Path) -> io::Result<()> {
