@@ -40,7 +40,8 @@ fn good(output: &Output) -> &str {
 fn nodes() -> Value {
     let node = |id: &str, name: &str, status: &str, client: &str| {
         json!({"id": id, "name": name, "location": "ward 7", "status": status, "client": client, "owner": "ada",
-            "registered_at": 900.5, "last_activated_at": 940.0, "online_until": 980.0, "key_fingerprint": "ab12", "draining": false})
+            "registered_at": 900.5, "last_activated_at": 940.0, "online_until": 980.0, "key_fingerprint": "ab12", "draining": false,
+            "asks_for_shard": false})
     };
     json!({"now": 1000.0, "nodes": [
         node("17446744073709551615", "edge-1", "online", "http 1.42.0"),
