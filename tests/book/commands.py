@@ -31,6 +31,7 @@ ELSEWHERE = {
     "flower-supernode --superlink link.example.org:9092 --root-certificates ca.crt --auth-supernode-private-key node.key": "network",
     "trellis run my-app --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token": "network",
     "trellis run ./my-app --superlink link.example.org:8000 --root-certificates ca.crt --token-file my.token": "network",
+    "trellis supernode --superlink fl.example.org:9092 --root-certificates ca.crt --name ward-7": "network",
     "trellis server --listen 0.0.0.0:7766 --certificate server.pem --key server.key --trust ca.crt --host trellis.example.org": "network",
     "export TRELLIS_SERVER=https://trellis.example.org:7766 TRELLIS_SERVER_TOKEN_FILE=~/.trellis-token": "network",
     "trellis status --server-root-certificates ca.crt": "network",

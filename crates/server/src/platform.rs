@@ -216,6 +216,11 @@ impl Platform {
         report::current(&self.shared, self.view(name)?, may_see_secrets(role)).await
     }
 
+    /// Whether [`Platform::apply`] could use the document.
+    pub fn check(&self, name: &str, text: &str) -> Result<(), Refusal> {
+        self.read(text, name, Some(name)).map(drop)
+    }
+
     /// Keeps a document with exactly one federation of this name. `expected`: only if its revision is this (0: only if new).
     pub async fn apply(&self, name: &str, text: &str, expected: Option<u64>) -> Result<Applied, Refusal> {
         let document = self.read(text, name, Some(name))?;

@@ -34,6 +34,8 @@ pub async fn apply(api: Arc<Api>, call: Call) -> Answer {
     if call.query.flag("dry_run") {
         return plan_for(&api, name, document, call.caller.role).await;
     }
+    // A precondition counts only for a request that is valid without it.
+    api.platform.check(name, document)?;
     let expected = expected_revision(&api, &call)?;
     let applied = api.platform.apply(name, document, expected).await.map_err(|refusal| match refusal {
         Refusal::Conflict(what) if expected.is_some() => Fault::new(Kind::CHANGED, what),

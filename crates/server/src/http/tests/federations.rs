@@ -72,6 +72,7 @@ async fn a_node_is_drained_in_the_document() {
 #[tokio::test]
 async fn whoever_read_an_old_revision_changes_nothing() {
     let desk = Desk::new().await;
+    assert_eq!(put_if(&desk, "If-Match", "*", "null".to_owned()).await.word(), "invalid");
     let nothing = put_if(&desk, "If-Match", "*", document("lab", 1)).await;
     assert_eq!((nothing.status, nothing.word().as_str()), (StatusCode::PRECONDITION_FAILED, "changed"));
     let created = put_if(&desk, "If-None-Match", "*", document("lab", 1)).await;
