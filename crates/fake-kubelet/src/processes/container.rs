@@ -15,7 +15,7 @@ use super::plan::Plan;
 /// Until there is a first process in the container.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Harnesses find processes of a test by it.
-const MARK: &str = "MARK_OF_TRELLIS_TEST";
+const MARK: &str = "LC_MARK_OF_TRELLIS_TEST";
 /// As shells and Kubernetes count signals.
 const SIGNAL_CODES: i32 = 128;
 
