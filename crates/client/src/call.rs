@@ -146,7 +146,7 @@ pub struct AskShard {
     pub run_id: Option<String>,
 }
 
-/// Without a shard the node's own settings count. Without a total nobody assigns shards.
+/// Without a shard the node's own settings count. Without a total, no control plane assigns shards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeShard {
     #[serde(default)]

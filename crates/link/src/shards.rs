@@ -20,7 +20,7 @@ pub struct Assignment {
     pub only: Option<HashSet<NodeId>>,
 }
 
-/// What a node that asks for its shard is told.
+/// The answer to a node that asks for its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shard {
     /// No control plane assigns shards.

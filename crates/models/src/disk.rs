@@ -250,7 +250,7 @@ pub fn open_beneath(root: &Path, path: &[&str]) -> Result<Option<File>, ModelErr
         for name in directories {
             place = openat(&place, *name, directory | OFlags::NOFOLLOW, Mode::empty())?;
         }
-        // A pipe in its place must not hold whoever opens it.
+        // A pipe in its place must not block the reader.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         openat(&place, *file, flags, Mode::empty())
     };

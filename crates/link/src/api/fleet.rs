@@ -209,7 +209,7 @@ pub struct ShardQuestion {
     run_id: Option<String>,
 }
 
-/// Without a shard the node's own settings count. Without a total nobody assigns shards.
+/// Without a shard the node's own settings count. Without a total, no control plane assigns shards.
 #[derive(Default, Serialize)]
 pub struct NodeShard {
     #[serde(skip_serializing_if = "Option::is_none")]
