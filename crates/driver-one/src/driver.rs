@@ -88,7 +88,7 @@ impl OneHouse {
         Some(home::admin_token(&self.settings.directory, federation)).filter(|path| path.exists())
     }
 
-    /// Where the log of a part is, in words.
+    /// A text that says where the log of a part is.
     pub async fn log_place(&self, id: &ResourceId) -> String {
         let fleet = locked(&self.fleets).get(&(id.federation.clone(), id.site.clone())).cloned();
         let vm = match fleet {

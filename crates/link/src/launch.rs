@@ -99,7 +99,7 @@ impl Launcher {
         Ok(())
     }
 
-    /// Whether a launcher had claimed the run and nobody else frees it.
+    /// Whether a launcher claimed the run, so that only its end frees the run.
     fn was_watched(&self, run: RunId) -> Result<bool, Refusal> {
         self.link.read(|view| Ok(view.token(run)?.is_some_and(|token| token.state.is_watched())))
     }

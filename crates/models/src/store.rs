@@ -238,7 +238,7 @@ impl ModelStore {
         }
     }
 
-    /// Where the checkpoint of a round is, or which others there are.
+    /// The directory of a round's checkpoint, or an error with the rounds that have one.
     pub fn present(&self, run: &str, round: u64) -> Result<PathBuf, ModelError> {
         let directory = self.run_dir(run)?;
         let present = rounds(&directory)?;

@@ -105,7 +105,7 @@ pub struct NodeStatus {
     pub since_ms: Option<Millis>,
 }
 
-/// What it means that shards have no node, and what to do.
+/// The message about shards without a node, with the advice.
 pub(crate) fn orphaned(orphaned: u32, shards: u32) -> String {
     format!(
         "{orphaned} of {shards} shards have no node, so that no run trains on their data; \

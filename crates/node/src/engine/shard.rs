@@ -30,7 +30,7 @@ pub struct ToldShard {
 impl ToldShard {
     fn take(&self, told: NodeShard) -> Option<(u32, u32)> {
         let mut last = self.last.lock().expect("no holder panics");
-        // Without a total nobody assigns shards there, or not yet again after a restart.
+        // Without a total no control plane assigns shards, or it has not done so since a restart.
         if let Some(total) = told.total {
             *last = told.shard.map(|shard| (shard, total));
         }

@@ -83,7 +83,7 @@ pub(super) fn make_room(wanted: usize, partitions: Option<u32>, ledger: &mut Led
     }
 }
 
-/// Gives those that ask the lowest shards that nobody has, or may have.
+/// Assigns the lowest free shards to the nodes that ask for one.
 pub(super) fn assign(partitions: Option<u32>, ledger: &mut Ledger) {
     let total = ledger.shards.total(partitions);
     let mut used: BTreeSet<u32> = ledger.shards.holders().map(|(shard, _)| shard).collect();

@@ -145,7 +145,7 @@ impl Story {
         found.unwrap_or_else(|| panic!("no `{name}` joined"))
     }
 
-    /// What runs would select now, and why a joined node is as it is.
+    /// The nodes that runs select now, and the reason for the state of each joined node.
     fn selected(&mut self) -> String {
         let planned = self.plan();
         let selection = planned.selection.expect("the SuperLink is ours");
