@@ -13,9 +13,10 @@ use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use trellis_client::NodeKey;
+use trellis_clock::now_s;
 use trellis_one::Backoff;
 use trellis_one::gate::OneGate;
 
@@ -193,7 +194,7 @@ impl Agent {
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> Result<(), Trouble> {
         tokio::pin!(stop);
         loop {
-            let looked_at = now();
+            let looked_at = now_s();
             let trouble = tokio::select! {
                 passed = self.pass() => passed.err(),
                 () = &mut stop => return self.farewell(None).await,
@@ -304,13 +305,4 @@ fn probe_key(path: &Path) -> io::Result<NodeKey> {
             NodeKey::read(path).ok().flatten().ok_or_else(|| io::Error::other(error))
         }),
     }
-}
-
-/// Seconds since 1970.
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
-
-fn now_s() -> i64 {
-    now() as i64
 }

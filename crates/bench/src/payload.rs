@@ -1,6 +1,7 @@
 //! Models and messages as the objects official components would send: valid trees, hashed before any clock starts.
 
 use bytes::Bytes;
+use trellis_clock::now_s;
 use trellis_core::id::{NodeId, ObjectId};
 use trellis_wire::object::{
     self, Array, ArrayRecord, ConfigRecord, ConfigValue, Entries, MetricRecord, MetricValue, Payload, object_id,
@@ -160,10 +161,6 @@ impl Envelope {
             object: Object { id, bytes },
         }
     }
-}
-
-fn now_s() -> f64 {
-    jiff::Timestamp::now().as_duration().as_secs_f64()
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use trellis_plan::{Action, Desired, Millis, Observation, Offer, Outcome, ResourceId, Seen, Spec, Verb};
+use trellis_clock::now_ms;
+use trellis_plan::{Action, Desired, Observation, Offer, Outcome, ResourceId, Seen, Spec, Verb};
 use trellis_spec::{Name, Persistence, Runtime, Tls};
 
 use crate::ask::{Told, ask};
@@ -437,9 +438,4 @@ impl Fleet {
 fn is_marked(live: &Value, id: &ResourceId) -> bool {
     let labels = &live["metadata"]["labels"];
     names::labels(id).iter().all(|(name, value)| labels[name] == value.as_str())
-}
-
-pub fn now_ms() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }

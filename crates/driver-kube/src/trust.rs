@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
+use trellis_clock::now_unix;
 use trellis_pki::authority::{CA_VALIDITY, LEAF_VALIDITY};
 use trellis_pki::{Certificate, Delivery, Endpoint, Keyring, UnixSeconds, Wish, pem, renewal};
 use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId};
@@ -97,7 +97,7 @@ impl Owner<'_> {
     }
 
     async fn certificate(&self, spec: &CoordinatorSpec) -> Result<Entries, Trouble> {
-        let (endpoints, now) = (self.endpoints(spec)?, now());
+        let (endpoints, now) = (self.endpoints(spec)?, now_unix());
         let authority = self.authority(now).await?;
         let name = Called::of(self.id).secret();
         let known = self.secret(&name).await?.unwrap_or_default();
@@ -247,9 +247,4 @@ fn new_node_key(comment: &str) -> Result<Vec<u8>, Trouble> {
     let path = directory.path().join("node.key");
     trellis_client::NodeKey::generate(&path, comment).map_err(|error| failed(error.to_string()))?;
     read_file(&path)
-}
-
-fn now() -> UnixSeconds {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixSeconds::try_from(since.as_secs()).unwrap_or(UnixSeconds::MAX)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use rustix::fs::{FlockOperation, flock};
 use tokio::task::JoinSet;
+use trellis_clock::now_ms;
 use trellis_plan::{
     Action, Call, Capabilities, Desired, Driver, Observation, Offer, Order, Orders, Outcome, ResourceId, Seen,
     Sighting, Spec, Verb,
@@ -23,7 +24,7 @@ use crate::process::Process;
 use crate::recipe::admin_token;
 use crate::record::Record;
 use crate::sight::{sight, tell_idle};
-use crate::world::{Claim, Wake, World, now_ms};
+use crate::world::{Claim, Wake, World};
 use crate::{disk, gpus, keeper, launch, orders, tls};
 
 /// Parts that are asked at the same time.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_all;
+use trellis_clock::now_ms;
 
 use crate::launch::{Launched, launch, told};
 use crate::part::{Failure, Part, Running, Step, blocking, write};
@@ -13,7 +14,7 @@ use crate::probe::Depth;
 use crate::process::Ending;
 use crate::recipe::Probe;
 use crate::record::Record;
-use crate::world::{World, now_ms};
+use crate::world::World;
 use crate::{disk, ending, enrolment, orders, tls};
 
 /// While something starts it is asked so often whether it works.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, Notify};
 use trellis_client::NearbyNode;
+use trellis_clock::now_ms;
 use trellis_plan::{Action, Desired, Millis, Order, Outcome, ResourceId, Verb};
 
 use crate::home::Home;
 use crate::process::Process;
 use crate::recipe::{Probe, Recipe};
 use crate::record::{Record, Wish};
-use crate::world::now_ms;
 
 pub struct Part {
     pub id: ResourceId,

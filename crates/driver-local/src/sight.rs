@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use trellis_clock::now_ms;
 use trellis_plan::{Addresses, Facts, Millis, Part as Role, Phase, ResourceId, Sighting, Spec};
 
 use crate::keeper::note_node_id;
@@ -9,7 +10,7 @@ use crate::part::{Part, State};
 use crate::probe::{Depth, Report};
 use crate::recipe::Probe;
 use crate::record::{Record, Wish};
-use crate::world::{World, now_ms};
+use crate::world::World;
 
 /// `None`: it has gone.
 pub async fn sight(world: &World, part: &Part) -> Option<Sighting> {

@@ -3,8 +3,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use trellis_clock::now_unix;
 use trellis_pki::authority::{Authority, CA_VALIDITY, LEAF_VALIDITY, Order};
 use trellis_pki::{Endpoint, UnixSeconds};
 use trellis_plan::Spec;
@@ -64,7 +64,7 @@ pub fn prepare(home: &Home, federation: &Name, spec: &Spec) -> Result<(), String
 
 /// Makes the certificate, or another where it is due.
 pub fn issue(home: &Home, federation: &Name, advertised: &[String]) -> Result<(), String> {
-    let now = now();
+    let now = now_unix();
     let directory = home.authority(federation);
     let mut authority = open(home, federation, now)?;
     let mut endpoints = Endpoint::localhost().to_vec();
@@ -114,9 +114,4 @@ fn explain(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
-}
-
-fn now() -> UnixSeconds {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixSeconds::try_from(since.as_secs()).unwrap_or(UnixSeconds::MAX)
 }

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use trellis_plan::{Millis, Orders, Part as Role, ResourceId, Spec};
+use trellis_plan::{Orders, Part as Role, ResourceId, Spec};
 use trellis_spec::{Gpu, GpuVendor, Name};
 
 use crate::home::Home;
@@ -111,11 +110,6 @@ fn gpu(spec: &Spec) -> Option<&Gpu> {
         Spec::Coordinator(_) => None,
         Spec::Node(spec) => spec.gpu.as_ref().filter(|gpu| gpu.vendor == GpuVendor::Nvidia),
     }
-}
-
-pub fn now_ms() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,10 +7,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard as StdGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
+use trellis_clock::now_ms;
 use trellis_one::keys::TRELLIS_INSTANCE;
 use trellis_plan::{
     Action, Desired, Millis, Observation, Offer, Orders, Outcome, PoolRules, ResourceId, Seen, Sighting, Spec, Verb,
@@ -458,11 +459,6 @@ fn take(lock: &File) -> bool {
         std::thread::sleep(LOCK_PAUSE);
     }
     false
-}
-
-pub fn now_ms() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }
 
 fn locked<T>(mutex: &StdMutex<T>) -> StdGuard<'_, T> {

@@ -6,13 +6,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use trellis_clock::now_ms;
 use trellis_plan::{Phase, ResourceId, Sighting};
 use trellis_spec::OneSite;
 
 use crate::cloud::{Cloud, Trouble};
 use crate::coordinator::Coordinator;
 use crate::disk;
-use crate::fleet::{Fleet, State, now_ms};
+use crate::fleet::{Fleet, State};
 use crate::next::{Ground, Next, Step, lacks_token, next, settle};
 use crate::record::Record;
 use crate::secrets::{self, Secrets};

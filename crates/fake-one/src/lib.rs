@@ -224,7 +224,7 @@ impl Drop for FakeOne {
 }
 
 fn founded(config: &Config, gate_endpoint: &str) -> Result<Cloud, String> {
-    let mut cloud = Cloud::new(shared::now_ms(), config.seed, config.pace.clone(), gate_endpoint.to_owned());
+    let mut cloud = Cloud::new(trellis_clock::now_ms(), config.seed, config.pace.clone(), gate_endpoint.to_owned());
     cloud.version = config.version.clone();
     for (name, password) in &config.users {
         cloud.add_user(name, password, 1);
@@ -269,7 +269,7 @@ async fn tick(shared: Arc<Shared>, hypervisor: Arc<dyn Hypervisor>) {
     loop {
         tokio::time::sleep(TICK).await;
         let orders = shared.with(|cloud| {
-            cloud.advance(shared::now_ms());
+            cloud.advance(trellis_clock::now_ms());
             let orders = std::mem::take(&mut cloud.orders);
             let told = orders.into_iter().map(|order| match order {
                 Order::Start(vm) | Order::Reboot(vm) => (Machine::of(cloud, vm), order),

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Notify;
+use trellis_clock::now_ms;
 
 use crate::cloud::{Cloud, Id};
 use crate::faults::{Faults, Server};
@@ -87,9 +88,4 @@ impl Shared {
         };
         tokio::time::timeout(limit, waiting).await.ok()
     }
-}
-
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis() as u64
 }

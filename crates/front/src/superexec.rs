@@ -1,9 +1,8 @@
 //! The signature of SuperExecs. What they may do with it is decided elsewhere.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use http::HeaderMap;
 use quick_cache::sync::Cache;
+use trellis_clock::now_s;
 use trellis_core::Seconds;
 use trellis_core::refusal::{Kind, Refusal};
 
@@ -40,7 +39,7 @@ impl SuperexecSecret {
         let (time, nonce) = (header("flwr-superexec-ts")?, header("flwr-superexec-nonce")?);
         let (hash, signature) = (header("flwr-superexec-body-sha256")?, header("flwr-superexec-signature")?);
         let signed_at: Seconds = time.parse().map_err(|_| no("Invalid timestamp"))?;
-        if !TIMESTAMP_WINDOW_S.contains(&(now() - signed_at)) {
+        if !TIMESTAMP_WINDOW_S.contains(&(now_s() - signed_at)) {
             return Err(no("Invalid timestamp"));
         }
         let tag = unhex(signature).ok_or_else(|| no("Invalid signature"))?;
@@ -80,10 +79,6 @@ fn sha256(bytes: &[u8]) -> aws_lc_rs::digest::Digest {
     aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes)
 }
 
-fn now() -> Seconds {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-}
-
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -117,7 +112,7 @@ mod tests {
     #[test]
     fn a_superexec_signs_each_call_once_and_for_itself() {
         let secret = SuperexecSecret::new(b"s3cret");
-        let now = now() as i64;
+        let now = now_s() as i64;
         let method = "/flwr.proto.Runtime/AcquireTask";
         let good = signed(b"s3cret", method, now, "n1", b"body");
         let check = |headers: &HeaderMap, rpc, body: &[u8]| secret.check(headers, &["Runtime"], rpc, body).is_ok();

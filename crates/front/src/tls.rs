@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
+use trellis_clock::now_unix;
 use trellis_pki::{Checked, Endpoint, Files, Look, Problem, Reload, Served};
 
 /// Everything that is wrong with the certificate files.
@@ -45,7 +45,7 @@ struct Leaf {
 impl TlsSettings {
     /// Reads and checks the files. `endpoints` are the names that clients use, `state_dir` is where apps can read.
     pub fn load(files: Files, endpoints: Vec<Endpoint>, state_dir: Option<PathBuf>) -> Result<TlsSettings, TlsError> {
-        let (reload, checked) = Reload::start(files, endpoints, state_dir, now()).map_err(TlsError::Files)?;
+        let (reload, checked) = Reload::start(files, endpoints, state_dir, now_unix()).map_err(TlsError::Files)?;
         let served = Served::new(&checked);
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -65,7 +65,7 @@ impl TlsSettings {
 
     /// Looks whether the files have changed, and serves with the new ones if they are good.
     pub fn look(&self) {
-        match self.reload.lock().expect("no holder panics").look(now()) {
+        match self.reload.lock().expect("no holder panics").look(now_unix()) {
             Look::Unchanged => {}
             Look::New(checked) => {
                 self.served.replace(&checked);
@@ -103,8 +103,4 @@ impl TlsSettings {
     pub fn expires_at(&self) -> i64 {
         self.leaf().expires_at
     }
-}
-
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }

@@ -1,8 +1,8 @@
 //! The time of day, made harmless: within one process it never goes back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use trellis_clock::now_s;
 use trellis_core::Seconds;
 
 /// A clock that stands still while the system's clock is behind what it has shown already.
@@ -14,18 +14,13 @@ pub struct Clock {
 
 impl Clock {
     pub fn now(&self) -> Seconds {
-        self.show(system_now())
+        self.show(now_s())
     }
 
     fn show(&self, system: Seconds) -> Seconds {
         let bits = system.max(0.0).to_bits();
         f64::from_bits(self.latest.fetch_max(bits, Ordering::Relaxed).max(bits))
     }
-}
-
-/// The system's clock as it is: what other machines' clocks are compared with.
-pub fn system_now() -> Seconds {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[cfg(test)]

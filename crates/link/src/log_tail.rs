@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use trellis_clock::now_ms;
 
 const MAX_BYTES: usize = 256 << 10;
 /// Of one answer.
@@ -12,10 +13,7 @@ const MAX_PART_BYTES: usize = 64 << 10;
 /// Lines that a reader gets who names no place.
 const LAST_LINES: usize = 200;
 
-static TAIL: LazyLock<Mutex<Tail>> = LazyLock::new(|| {
-    let started_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-    Mutex::new(Tail::new(started_ms))
-});
+static TAIL: LazyLock<Mutex<Tail>> = LazyLock::new(|| Mutex::new(Tail::new(now_ms())));
 
 /// Adds to the tail what is written to the log.
 pub fn append(bytes: &[u8]) {

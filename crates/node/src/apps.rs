@@ -85,7 +85,7 @@ impl AppRunner {
                 run_id: worker.run?,
                 rss_bytes: worker.rss_bytes,
                 state: if worker.busy { AppState::Working } else { AppState::Idle },
-                since: worker.started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+                since: worker.started,
             })
         };
         apps.status().into_iter().filter_map(status).collect()

@@ -15,13 +15,14 @@ mod upkeep;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify, RwLock, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use trellis_client::fleet::Fleet;
+use trellis_clock::now_s;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_wire::error_reply::ErrorCode;
 use trellis_wire::records::{Outgoing, error_reply};
@@ -63,10 +64,6 @@ pub struct Engine {
     /// Instructions under way. Their tasks read-lock `busy`: who holds it may have objects that no row asks for yet.
     tasks: TaskTracker,
     busy: RwLock<()>,
-}
-
-pub fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 impl Engine {
@@ -132,7 +129,7 @@ impl Engine {
     async fn recover(self: &Arc<Engine>) -> Result<(), Error> {
         let all = self.disk(|store| store.all_work()).await?;
         for work in all {
-            match recover(work.state, work.attempts, work.expires_at, now()) {
+            match recover(work.state, work.attempts, work.expires_at, now_s()) {
                 Recovery::Forget => self.disk(move |store| store.forget(work.id)).await?,
                 Recovery::GiveUp => {
                     self.refuse(&work, ErrorCode::ClientAppCrashed, &carry::too_often(work.attempts)).await?;
@@ -215,14 +212,14 @@ impl Engine {
     /// Answers an instruction with an error.
     async fn refuse(&self, work: &Work, code: ErrorCode, reason: &str) -> Result<bool, StoreError> {
         let metadata = work.instruction.metadata.clone().unwrap_or_default();
-        let Outgoing { message, tree, objects } = error_reply(&metadata, now(), code, reason);
+        let Outgoing { message, tree, objects } = error_reply(&metadata, now_s(), code, reason);
         let answer = Answer { message, tree, context: None, runtime_s: 0.0 };
         let id = work.id;
         self.disk(move |store| {
             for (object, bytes) in &objects {
                 store.objects().put(*object, bytes)?;
             }
-            store.answer(id, &answer, now())
+            store.answer(id, &answer, now_s())
         })
         .await
     }

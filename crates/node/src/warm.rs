@@ -14,8 +14,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
 
+use trellis_core::Seconds;
 use trellis_core::id::RunId;
 use trellis_sandbox::Sandbox;
 use trellis_wire::error_reply::ErrorCode;
@@ -47,7 +47,7 @@ pub struct Setup {
 }
 
 /// One worker, as it is told of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WorkerStatus {
     /// `None`: it waits for the next run.
     pub run: Option<RunId>,
@@ -56,7 +56,7 @@ pub struct WorkerStatus {
     /// Instructions that it carried out.
     pub messages: u64,
     pub rss_bytes: Option<u64>,
-    pub started: SystemTime,
+    pub started: Seconds,
 }
 
 /// All workers of a node. Dropped, it ends them; `close` does so in order.

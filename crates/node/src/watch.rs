@@ -9,12 +9,13 @@ mod status;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 pub use ask::{AskError, ask, drain};
 pub use metrics::CONTENT_TYPE;
 pub use server::{ListenError, StatusServer};
 pub use status::{AppState, AppStatus, Disk, DrainWish, Draining, Gpu, Link, Replies, RunStatus, Status, Transport};
+use trellis_clock::now_s;
 use trellis_core::Seconds;
 use trellis_core::id::{NodeId, RunId};
 
@@ -87,7 +88,7 @@ struct Shared {
 
 impl Watch {
     pub fn new(about: About) -> Watch {
-        Watch::with_clock(about, system_now)
+        Watch::with_clock(about, now_s)
     }
 
     fn with_clock(about: About, now: fn() -> Seconds) -> Watch {
@@ -276,10 +277,6 @@ fn run_of(runs: &mut Vec<RunStatus>, run: RunId, now: Seconds) -> &mut RunStatus
     });
     runs[index].heard_at = now;
     &mut runs[index]
-}
-
-fn system_now() -> Seconds {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// Apps by state: every state has its number, zero too.

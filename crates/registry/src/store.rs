@@ -1,9 +1,9 @@
 //! The plan's store port: the ledger and status of one federation, and who may act for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use trellis_clock::now_ms;
 use trellis_plan::{Call, Kept, Lease, Ledger, Millis, Status, Store, StoreError, Wanted};
 use trellis_spec::Name;
 
@@ -80,10 +80,6 @@ impl Store for FederationStore {
 fn broken(error: RegistryError) -> StoreError {
     let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
     StoreError::Broken(format!("{error}{}", source.unwrap_or_default()))
-}
-
-fn now_ms() -> Millis {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis)
 }
 
 fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {

@@ -1,9 +1,9 @@
 //! The registry on a real file: the port's promises, documents and revisions, tokens, what outlives a restart.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tempfile::TempDir;
+use trellis_clock::now_ms;
 use trellis_plan::conformance::{StoreSubject, store_cases};
 use trellis_plan::{StoreError, Wanted};
 use trellis_spec::{Federation, Name};
@@ -11,10 +11,6 @@ use trellis_spec::{Federation, Name};
 use crate::{MAX_RUNS, NewToken, PastRuns, Put, Registry, RegistryError};
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
-}
 
 fn name(text: &str) -> Name {
     Name::new(text).unwrap()

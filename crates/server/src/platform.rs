@@ -40,11 +40,11 @@ use trellis_api::{
     PastFederation, PlanReport, Role, Run, TrainingRounds,
 };
 use trellis_client::RevokeNode;
+use trellis_clock::now_ms;
 use trellis_plan::{NodeKey, Part, ResourceId, Wanted};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
 use trellis_spec::{Federation, Name, Pool, Runtime, to_yaml};
 
-use clock::now_ms;
 use document::{Document, invalid, unknown, wrong};
 use shared::{Bells, Shared};
 use sites::Sites;

@@ -1,6 +1,6 @@
 //! The time of the machine, for tests of what runs in it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use trellis_plan::{Call, Clock, Millis};
 
@@ -8,8 +8,7 @@ pub struct RealClock;
 
 impl Clock for RealClock {
     fn now_ms(&self) -> Millis {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-        Millis::try_from(since.as_millis()).expect("before the end of time")
+        trellis_clock::now_ms()
     }
 
     fn sleep_until(&self, at_ms: Millis) -> Call<'_, ()> {

@@ -7,9 +7,10 @@ mod rounds;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use trellis_client::app::App;
+use trellis_clock::now_s;
 use trellis_core::id::NodeId;
 use trellis_models::{LATEST, Loaded, ModelError, Origin};
 use trellis_strategy::{Model, Options as StrategyOptions, Sampling, Seed, Server, State, Wanted, first_non_finite};
@@ -315,11 +316,6 @@ fn described(model: &Model) -> String {
         huge => (huge / 1e9, "GB"),
     };
     format!("{arrays}, {size:.1} {unit}")
-}
-
-/// By the clock of the system, since 1970.
-fn now_s() -> f64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// From the operating system.

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 use clap::Args;
 use trellis_api::Node as Planned;
 use trellis_client::{ListNodes, Node};
+use trellis_clock::now_s;
 
 use crate::remote::{
     self, CallerArgs, Cell, Column, FederationArgs, Format, Found, Listing, OutputArgs, Place as _, Table, Tone,
     Trouble, age, print_as, remark,
 };
-use crate::status::now;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -79,7 +79,7 @@ fn planned(nodes: &[Planned]) -> Table {
         column("ID", false),
         column("WHY", true),
     ]);
-    let now = now();
+    let now = now_s();
     for node in nodes {
         let tone = match node.phase.as_str() {
             "ready" => Tone::Good,

@@ -8,16 +8,16 @@ mod show;
 mod trust;
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use args::PkiArgs;
 use args::{InitArgs, PkiCommand, RotateArgs};
 use report::{Failure, print_text};
 use serde_json::json;
+use trellis_clock::now_unix;
 use trellis_pki::authority::{self, Authority, CA_VALIDITY};
 use trellis_pki::problem::Problem;
 use trellis_pki::span::Span;
-use trellis_pki::{Error, UnixSeconds};
+use trellis_pki::Error;
 
 use crate::remote::{Format, print_as};
 
@@ -46,15 +46,15 @@ fn init(args: &InitArgs) -> Result<(), Failure> {
         problems.extend(authority::objections(name, validity));
         return Err(Error::Refused(problems).into());
     }
-    let authority = Authority::init(&args.dir, name, validity, now())?;
-    let survey = authority.survey(now())?;
+    let authority = Authority::init(&args.dir, name, validity, now_unix())?;
+    let survey = authority.survey(now_unix())?;
     match args.output.format {
         format @ (Format::Json | Format::Yaml) => {
-            print_as(format, &show::authority_json(authority.dir(), &survey, now()))
+            print_as(format, &show::authority_json(authority.dir(), &survey, now_unix()))
         }
         Format::Table => {
             let dir = authority.dir().display();
-            print_text(&show::certificate_text("CA", &survey.trusted[0].certificate, now()));
+            print_text(&show::certificate_text("CA", &survey.trusted[0].certificate, now_unix()));
             print_text(&format!(
                 "\nIts key is in {dir}: keep that directory where no app can read it, and back it up.\n\
                  Next: trellis pki issue --dir {dir} --endpoint HOST --out TLS-DIRECTORY\n"
@@ -68,7 +68,7 @@ fn rotate(args: &RotateArgs) -> Result<(), Failure> {
     let step = args.step();
     let mut authority = Authority::open(&args.dir)?;
     let changed = match step {
-        Some(step) => authority.rotate(step, args.force, now())?,
+        Some(step) => authority.rotate(step, args.force, now_unix())?,
         None => false,
     };
     let (state, next) = (authority.rotation(), authority.rotation().next_step());
@@ -97,9 +97,4 @@ fn span(given: Option<&str>, default: Span, problems: &mut Vec<Problem>) -> Span
             default
         }
     }
-}
-
-fn now() -> UnixSeconds {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixSeconds::try_from(since.as_secs()).unwrap_or(UnixSeconds::MAX)
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use trellis_api::{Client, LogPart, Run, RunState};
+use trellis_clock::now_s;
 
 use crate::prefix::{Found, find, too_short};
 use crate::remote::{
@@ -14,7 +15,6 @@ use crate::remote::{
 };
 use crate::run_source::RunSource;
 use crate::settle::Patience;
-use crate::status::now;
 
 const RUNS_HELP: &str = "\
 Examples:
@@ -272,7 +272,7 @@ fn table(runs: &[Run]) -> Table {
         column("SUBMITTED", false),
         column("WHY", true),
     ]);
-    let now = now();
+    let now = now_s();
     for run in runs {
         let (word, tone) = state(run);
         let round = run.training.as_ref().map(|training| match training.rounds_planned {

@@ -1,10 +1,10 @@
 //! `trellis status`: federations in a line each, or one of them with its coordinator, its pools, and why it is not ready.
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use trellis_api::{FederationDetail, FederationSummary, State, Status};
+use trellis_clock::now_s;
 
 use crate::remote::{
     self, Cell, Column, FederationArgs, Listing, OutputArgs, Place as _, Table, Tone, Trouble, age, clean, print,
@@ -76,7 +76,7 @@ fn table(federations: &[FederationSummary]) -> Table {
         column("CHANGED", false),
         column("WHY", true),
     ]);
-    let now = now();
+    let now = now_s();
     for federation in federations {
         let (state, tone) = word(federation.state);
         let mut nodes = format!("{}/{}", federation.nodes.ready, federation.nodes.wanted);
@@ -157,9 +157,4 @@ fn pools(status: &Status) -> Table {
         ]);
     }
     table
-}
-
-/// Seconds since 1970.
-pub fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

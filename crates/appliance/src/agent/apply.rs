@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use trellis_client::NearbyNode;
+use trellis_clock::now_unix;
 
-use super::{Agent, now_s};
+use super::Agent;
 use crate::disk;
 use crate::facts;
 use crate::firewall;
@@ -135,8 +136,14 @@ impl Agent {
         }
         let advertised = facts::advertised(link.fleet, &self.facts);
         let addresses = &self.facts.addresses;
-        let provided =
-            crate::certificates::provide(&link.certificates, advertised, addresses, &self.place, self.owner, now_s())?;
+        let provided = crate::certificates::provide(
+            &link.certificates,
+            advertised,
+            addresses,
+            &self.place,
+            self.owner,
+            now_unix(),
+        )?;
         self.certificates_looked = Some(Instant::now());
         self.authority_seen = authority;
         self.leaf_is_new |= provided.is_new && self.recipe.is_some();

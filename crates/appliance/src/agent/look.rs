@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use trellis_clock::now_unix;
 use trellis_one::gate::{GateError, VmSnapshot};
 use trellis_one::keys::{self, Assignment};
 
-use super::{Agent, Wishes, now_s};
+use super::{Agent, Wishes};
 use crate::facts;
 use crate::trouble::{Code, Trouble};
 
@@ -42,7 +43,7 @@ impl Agent {
         self.facts = facts::look(&self.place);
         let settings = self.settings.as_ref().expect("they were read above");
         if !self.was_ready {
-            facts::skew(settings.common.tls, self.gate.as_ref().and_then(|gate| gate.date()).as_deref(), now_s())?;
+            facts::skew(settings.common.tls, self.gate.as_ref().and_then(|gate| gate.date()).as_deref(), now_unix())?;
         }
         facts::preflight(settings, &self.facts)
     }

@@ -1,9 +1,10 @@
 //! What the agent tells: to OpenNebula through OneGate, to the machine in a file, to people in the log.
 
+use trellis_clock::now_unix;
 use trellis_one::keys;
 
+use super::Agent;
 use super::look::explained;
-use super::{Agent, now_s};
 use crate::readiness::{self, Of, Update};
 use crate::status::Status;
 use crate::trouble::{Code, Trouble};
@@ -24,7 +25,7 @@ impl Agent {
             let kept = [keys::READY, keys::FL_ERROR];
             wanted.retain(|key, _| kept.contains(&key.as_str()));
         }
-        let now = now_s();
+        let now = now_unix();
         let Some(update) = self.publication.due(&wanted, now) else { return Ok(()) };
         self.publication.sending(&update);
         self.publish(&update).await?;

@@ -6,12 +6,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
+use trellis_clock::now_ms;
 
 use super::{Change, Sight};
 use crate::place::Place;
@@ -131,7 +132,7 @@ async fn life(
         let ending = match start(&program, &place).await {
             Err(error) => format!("cannot be started: {error}"),
             Ok(mut child) => {
-                let instance = millis();
+                let instance = now_ms().to_string();
                 note(&|state| state.instance = Some(instance.clone()));
                 tokio::select! {
                     status = child.wait() => told(status),
@@ -191,8 +192,4 @@ fn told(status: std::io::Result<ExitStatus>) -> String {
         Ok((None, Some(signal))) => format!("was killed by signal {signal}"),
         _ => "has ended".to_owned(),
     }
-}
-
-fn millis() -> String {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis().to_string()
 }

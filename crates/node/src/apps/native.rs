@@ -5,11 +5,11 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use tokio::sync::Semaphore;
+use trellis_clock::now_s;
 use trellis_native::{ClientApp, Handled, NotHandled, Stop, handle_message};
 use trellis_wire::error_reply::ErrorCode;
 
 use crate::app::{Job, Outcome, Reply};
-use crate::engine::now;
 use crate::objects::Objects;
 
 /// Apps compute: more of them at once than cores cost threads and memory, in a process with hundreds of nodes.
@@ -59,7 +59,7 @@ fn carry_out(app: &dyn ClientApp, job: &Job, objects: &Objects, stop: &Stop) -> 
         Ok(None) => Err("the object is not here".into()),
         Err(error) => Err(error.into()),
     };
-    let handled = handle_message(app, &job.instruction, &job.tree, &job.context, stop, &mut fetch, &now);
+    let handled = handle_message(app, &job.instruction, &job.tree, &job.context, stop, &mut fetch, &now_s);
     let Handled { reply, context } = match handled {
         Ok(handled) => handled,
         Err(error @ (NotHandled::Stopped | NotHandled::Content(_))) => {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 use trellis_client::fleet::{Fleet, FleetError};
+use trellis_clock::now_s;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_wire::error_reply::ErrorCode;
 use trellis_wire::proto;
 
 use super::install;
 use super::link::Unanswered;
-use super::{Engine, now, shard, transfer};
+use super::{Engine, shard, transfer};
 use crate::app::{Job, Outcome, Reply};
 use crate::store::{Answer, StoreError, Work};
 use crate::watch::{AppEnd, Ending};
@@ -55,7 +56,7 @@ async fn step(engine: &Arc<Engine>, id: MessageId) -> Step {
     else {
         return Step::Done;
     };
-    if now() >= work.expires_at {
+    if now_s() >= work.expires_at {
         tracing::warn!(run = %work.run, instruction = %id, "an instruction is dropped: nobody waits for it any more");
         engine.forget(id).await;
         return Step::Done;
@@ -239,7 +240,7 @@ async fn conclude(engine: &Engine, work: &Work, outcome: Outcome) -> Result<(), 
             let Reply { message, tree, context, runtime_s } = *reply;
             let answer = Answer { message, tree, context: Some(context), runtime_s };
             // The objects lie in their files: only the row may be refused, and the row alone is tried again.
-            let keep = move |store: &crate::store::Store| store.answer(id, &answer, now());
+            let keep = move |store: &crate::store::Store| store.answer(id, &answer, now_s());
             engine.until_stored("a reply could not be stored", keep).await.ok_or(Trouble::Stopping)?;
             Ok(())
         }
@@ -261,7 +262,7 @@ async fn conclude(engine: &Engine, work: &Work, outcome: Outcome) -> Result<(), 
 
 /// An app that takes longer than anybody waits, or than it may, is given up.
 async fn too_late(engine: &Engine, work: &Work) -> Outcome {
-    let left = Duration::try_from_secs_f64(work.expires_at - now()).unwrap_or_default();
+    let left = Duration::try_from_secs_f64(work.expires_at - now_s()).unwrap_or_default();
     let (limit, whose) = match engine.config.apps.timeout {
         Some(timeout) if timeout < left => (timeout, "the time that this node gives an app"),
         _ => (left, "the time that its sender waits"),
@@ -297,8 +298,8 @@ async fn prepare(engine: &Arc<Engine>, work: &Work) -> Result<Job, Trouble> {
             let run = ask(engine, id, |fleet, node| async move { fleet.get_run(node, id).await }).await?;
             let kept = proto::Run { run_id: id.0, ..run };
             let run = kept.clone();
-            engine.disk(move |store| store.put_run(&kept, now())).await?;
-            crate::store::KnownRun { run, context: None, used_at: now() }
+            engine.disk(move |store| store.put_run(&kept, now_s())).await?;
+            crate::store::KnownRun { run, context: None, used_at: now_s() }
         }
     };
     let (app, config) = install::app_of(engine, &known.run).await?;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use trellis_clock::now_s;
 use trellis_core::id::ObjectId;
 
+use super::Engine;
 use super::carry::{self, Trouble, ask};
 use super::transfer::{self, Sent};
-use super::{Engine, now};
 use crate::error::Error;
 use crate::store::{Owed, Waiting};
 use crate::watch::Dropped;
@@ -51,7 +52,7 @@ pub async fn deliver_all(engine: Arc<Engine>) -> Result<(), Error> {
 async fn deliver(engine: &Arc<Engine>, owed: &Owed) -> Result<(), Trouble> {
     let id = owed.id;
     for _ in 0..MOST_ANNOUNCEMENTS {
-        if now() >= owed.expires_at {
+        if now_s() >= owed.expires_at {
             tracing::warn!(run = %owed.run, instruction = %id, "a reply is dropped: nobody waits for it any more");
             engine.watch.reply_dropped(Dropped::Expired);
             engine.forget(id).await;
@@ -60,7 +61,7 @@ async fn deliver(engine: &Arc<Engine>, owed: &Owed) -> Result<(), Trouble> {
         match announce_and_send(engine, owed).await? {
             Sent::All => {
                 tracing::debug!(run = %owed.run, instruction = %id, "reply delivered");
-                let age = Duration::try_from_secs_f64(now() - owed.replied_at).unwrap_or_default();
+                let age = Duration::try_from_secs_f64(now_s() - owed.replied_at).unwrap_or_default();
                 engine.watch.reply_delivered(age);
                 engine.forget(id).await;
                 return Ok(());

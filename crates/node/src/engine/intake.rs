@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
 use trellis_client::fleet::FleetError;
+use trellis_clock::now_s;
 use trellis_core::id::{MessageId, RunId};
 use trellis_wire::proto;
 
 use super::link::Unanswered;
-use super::{Engine, carry, now};
+use super::{Engine, carry};
 use crate::error::Error;
 use crate::store::Receipt;
 use crate::work::State;
@@ -133,7 +134,7 @@ async fn take(
     tracing::debug!(%run, instruction = %id, kind = metadata.message_type, "instruction");
     // Official SuperLinks hand an instruction out once: it is held here until the disk has it.
     let (kept, objects) = (message.clone(), tree.clone());
-    let store = move |store: &crate::store::Store| store.receive(id, &kept, &objects, now());
+    let store = move |store: &crate::store::Store| store.receive(id, &kept, &objects, now_s());
     match engine.until_stored("an instruction could not be stored", store).await {
         None => {}
         Some(Receipt::New) => {

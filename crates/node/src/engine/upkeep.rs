@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use trellis_client::fleet::FleetError;
+use trellis_clock::now_s;
 use trellis_core::id::RunId;
 
+use super::Engine;
 use super::carry::is_finished;
-use super::{Engine, now};
 use crate::error::Error;
 use crate::fab;
 use crate::store::KnownRun;
@@ -33,7 +34,7 @@ pub async fn tidy(engine: Arc<Engine>) -> Result<(), Error> {
 async fn ask_about_all(engine: &Engine, runs: &[KnownRun]) {
     let Ok(all) = engine.disk(|store| store.all_work()).await else { return };
     for known in runs {
-        let (run, quiet_s) = (RunId(known.run.run_id), now() - known.used_at);
+        let (run, quiet_s) = (RunId(known.run.run_id), now_s() - known.used_at);
         if quiet_s > QUIET_S && !all.iter().any(|work| work.run == run) {
             ask_about(engine, run, quiet_s).await;
         }

@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use trellis_clock::now_s;
+use trellis_core::Seconds;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -57,12 +59,12 @@ struct Idle {
 struct Serving {
     process: Process,
     messages: u64,
-    started: SystemTime,
+    started: Seconds,
 }
 
 struct Spare {
     process: Process,
-    started: SystemTime,
+    started: Seconds,
     starting: AbortOnDropHandle<Result<Worker, StartError>>,
     _timer: Timer,
 }
@@ -203,7 +205,7 @@ impl Workers {
         let timer = self.later(self.settings.idle, |workers| drop(workers.pool().spare.take()));
         let ready = async |starting: Starting| starting.ready().await.map(|(worker, _)| worker);
         let starting = AbortOnDropHandle::new(tokio::spawn(ready(starting)));
-        Some(Spare { process, started: SystemTime::now(), starting, _timer: timer })
+        Some(Spare { process, started: now_s(), starting, _timer: timer })
     }
 
     /// Nothing more comes for a run.

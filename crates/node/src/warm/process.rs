@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use trellis_clock::now_s;
+use trellis_core::Seconds;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{BufReader, BufWriter};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -299,7 +301,7 @@ pub struct Worker {
     pub from: BufReader<ChildStdout>,
     output: Arc<Output>,
     reading: JoinHandle<()>,
-    pub started: SystemTime,
+    pub started: Seconds,
     scratch: Option<Arc<Scratch>>,
     /// Directory of the run's app, once the run is known.
     app: Option<PathBuf>,
@@ -322,7 +324,7 @@ impl Worker {
             from: BufReader::with_capacity(BUFFER_BYTES, from),
             output,
             reading,
-            started: SystemTime::now(),
+            started: now_s(),
             scratch,
             app: None,
         })

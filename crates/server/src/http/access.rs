@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tokio::sync::watch;
 use trellis_api::Role;
+use trellis_clock::now_ms;
 use trellis_registry::{Registry, TokenEntry};
 
 use super::fault::{Fault, Kind};
@@ -156,9 +157,4 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
     hash
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -14,9 +14,10 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio::time::{Instant, sleep_until};
 use trellis_api::Event;
+use trellis_clock::now_ms;
 
 use super::Api;
-use super::access::{Caller, now_ms};
+use super::access::Caller;
 use super::call::{Answer, Call, typed};
 use super::fault::{Fault, Kind};
 

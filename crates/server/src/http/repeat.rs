@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use trellis_clock::now_ms;
 
 use super::Api;
-use super::access::{now_ms, sha256};
+use super::access::sha256;
 use super::fault::{Fault, Kind};
 
 /// Keys whose first request is being answered.

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use trellis_api::Role;
 use trellis_client::Token;
+use trellis_clock::now_ms;
 use trellis_registry::{NewToken, Registry, RegistryError};
 
-use super::access::{now_ms, sha256};
+use super::access::sha256;
 
 const FILE: &str = "admin.token";
 

@@ -1,9 +1,10 @@
 //! The clock port on tokio: the time of day, timers, and a bell.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use trellis_clock::now_ms;
 use trellis_plan::{Call, Clock, Millis};
 
 pub struct TokioClock {
@@ -23,10 +24,4 @@ impl Clock for TokioClock {
     fn woken(&self) -> Call<'_, ()> {
         Box::pin(self.bell.notified())
     }
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
 }

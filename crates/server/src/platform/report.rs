@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use similar::TextDiff;
 use trellis_api::{PlanReport, PlannedAction, SiteTemplate, Weight, Why};
+use trellis_clock::now_ms;
 use trellis_plan::{Action, Ledger, Observed, Planned, Preview, Rendering, Verb, Wanted, blueprints};
 use trellis_spec::{Federation, Name, to_yaml};
 
 use super::Refusal;
-use super::clock::now_ms;
 use super::difference::differences;
 use super::document::Document;
 use super::fleet::PreviewFleet;

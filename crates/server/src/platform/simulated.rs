@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use trellis_clock::now_ms;
 use trellis_plan::simulated::World;
 use trellis_plan::{Action, Call, Capabilities, Driver, Millis, Observation, Outcome, Sighting};
 use trellis_spec::Name;
-
-use super::clock::now_ms;
 
 /// A world for each federation. It outlives a platform, as real sites do.
 #[derive(Debug)]

@@ -2,15 +2,16 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use trellis_appliance::place::Place;
 use trellis_appliance::status::Status;
 use trellis_client::{Security, Target, Trust, handshake};
+use trellis_clock::now_unix;
 use trellis_pki::authority::Step;
 use trellis_pki::rotation::State;
-use trellis_pki::{Authority, UnixSeconds};
+use trellis_pki::Authority;
 
 use super::WhereArgs;
 use crate::remote::{print, remark};
@@ -64,7 +65,7 @@ fn open(place: &Place) -> Result<Authority, String> {
 }
 
 fn begin(place: &Place) -> Result<&'static str, String> {
-    open(place)?.rotate(Step::Begin, false, now()).map_err(|error| error.to_string())?;
+    open(place)?.rotate(Step::Begin, false, now_unix()).map_err(|error| error.to_string())?;
     Ok("Two authorities are trusted from now on. When all nodes have FL_CA_CERT as it is now:\n  \
         trellis appliance rotate-ca --finish\n")
 }
@@ -74,9 +75,9 @@ fn finish(place: &Place, limit: Duration) -> Result<&'static str, String> {
     if matches!(authority.rotation(), State::Steady { .. }) {
         return Err("no rotation has begun\n  to do: trellis appliance rotate-ca".to_owned());
     }
-    authority.rotate(Step::Switch, false, now()).map_err(|error| error.to_string())?;
+    authority.rotate(Step::Switch, false, now_unix()).map_err(|error| error.to_string())?;
     await_served(place, &authority, limit)?;
-    authority.rotate(Step::Finish, false, now()).map_err(|error| error.to_string())?;
+    authority.rotate(Step::Finish, false, now_unix()).map_err(|error| error.to_string())?;
     Ok("The new authority alone is trusted.\n")
 }
 
@@ -119,9 +120,4 @@ fn endpoint(place: &Place) -> Option<(String, u16)> {
     let told = Status::read(&place.status()).ok()?.endpoint?;
     let (host, port) = told.rsplit_once(':')?;
     Some((host.trim_matches(['[', ']']).to_owned(), port.parse().ok()?))
-}
-
-fn now() -> UnixSeconds {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixSeconds::try_from(since.as_secs()).unwrap_or(UnixSeconds::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use trellis_appliance::agent::{Agent, Resolve, check};
@@ -11,6 +11,7 @@ use trellis_appliance::settings::Settings;
 use trellis_appliance::status::Status;
 use trellis_appliance::supervisor::systemctl;
 use trellis_appliance::trouble::{Code, Trouble};
+use trellis_clock::now_s;
 
 use super::{SupervisorKind, WhereArgs};
 use crate::logging::{self, LogFormat, LogSettings};
@@ -94,7 +95,7 @@ pub fn bootstrap(args: &BootstrapArgs) -> ExitCode {
     concluded(
         "bootstrap",
         in_runtime(async move {
-            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+            let since = now_s();
             let failed = |why: String| Trouble::new(Code::StartFailed, why);
             // One that runs looks at the context by itself.
             systemctl(&["start", AGENT]).await.map_err(failed)?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
+use trellis_clock::now_unix;
 use trellis_pki::authority::{Authority, Issued, LEAF_VALIDITY, Order};
 use trellis_pki::endpoint::Endpoint;
 use trellis_pki::problem::Problem;
@@ -13,7 +14,7 @@ use trellis_pki::{Error, date};
 use super::args::IssueArgs;
 use super::report::{Failure, print_text, warn};
 use super::show::{certificate_json, certificate_text};
-use super::{now, span};
+use super::span;
 use crate::logging::{self, LogFormat, LogSettings};
 use crate::process::StopSignals;
 use crate::remote::{Format, print_as};
@@ -34,7 +35,7 @@ pub fn run(args: &IssueArgs) -> Result<(), Failure> {
                 "issued": issued.reason.is_some(),
                 "reason": issued.reason.as_ref().map(Reason::words),
                 "trust_renewed": issued.trust_renewed,
-                "leaf": certificate_json(&issued.leaf, now()),
+                "leaf": certificate_json(&issued.leaf, now_unix()),
                 "files": {"certificate": issued.files.certificate, "key": issued.files.key, "ca": issued.files.ca},
                 "warnings": issued.warnings,
             }),
@@ -48,7 +49,7 @@ pub fn run(args: &IssueArgs) -> Result<(), Failure> {
 }
 
 fn issue(args: &IssueArgs, order: &Order) -> Result<Issued, Error> {
-    Authority::open(&args.dir)?.issue(order, now())
+    Authority::open(&args.dir)?.issue(order, now_unix())
 }
 
 /// The order, or everything that is wrong with it.
@@ -78,7 +79,7 @@ fn order(args: &IssueArgs) -> Result<Order, Error> {
     }
     // What could be read is checked too, so that nothing is left to be told later.
     problems.extend(order.objections());
-    match Authority::open(&args.dir).and_then(|authority| authority.objections_of_place(&order, now())) {
+    match Authority::open(&args.dir).and_then(|authority| authority.objections_of_place(&order, now_unix())) {
         Ok(more) | Err(Error::Refused(more)) => problems.extend(more),
         Err(other) => return Err(other),
     }
@@ -94,7 +95,7 @@ fn summary(issued: &Issued) -> String {
     let files = &issued.files;
     let flags = [("certfile", &files.certificate), ("keyfile", &files.key), ("ca-certfile", &files.ca)];
     let flags: Vec<String> = flags.iter().map(|(name, path)| format!("--ssl-{name} {}", path.display())).collect();
-    let text = certificate_text("leaf", &issued.leaf, now());
+    let text = certificate_text("leaf", &issued.leaf, now_unix());
     format!("{told}\n{text}\nfor the SuperLink: {}\n", flags.join(" "))
 }
 

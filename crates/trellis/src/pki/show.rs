@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use trellis_clock::now_unix;
 use trellis_pki::authority::{Authority, Role, Survey};
 use trellis_pki::problem::Problem;
 use trellis_pki::rotation::State;
@@ -11,12 +12,11 @@ use trellis_pki::span::roughly;
 use trellis_pki::{Certificate, Error, UnixSeconds, date, pem};
 
 use super::args::ShowArgs;
-use super::now;
 use super::report::{Failure, print_text};
 use crate::remote::{Format, print_as};
 
 pub fn run(args: &ShowArgs) -> Result<(), Failure> {
-    let now = now();
+    let now = now_unix();
     let mut problems = Vec::new();
     let mut files = Vec::new();
     for path in &args.files {

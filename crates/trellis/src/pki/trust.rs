@@ -5,19 +5,19 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
+use trellis_clock::now_unix;
 use trellis_pki::authority::Authority;
 use trellis_pki::problem::Problem;
 use trellis_pki::{Certificate, Error, pem, write_public};
 
 use super::args::{BundleFormat, TrustArgs};
-use super::now;
 use super::report::{Failure, print_text};
 use super::show::certificate_json;
 
 pub fn run(args: &TrustArgs) -> Result<(), Failure> {
     let mut authority = Authority::open(&args.dir)?;
     if let Some(path) = &args.add {
-        authority.add_trust(&path.display().to_string(), &read(path)?, now())?;
+        authority.add_trust(&path.display().to_string(), &read(path)?, now_unix())?;
     }
     if let Some(fingerprint) = &args.remove
         && !authority.remove_trust(fingerprint)?
@@ -48,7 +48,10 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 
 fn json_text(bundle: &str) -> String {
     let ders = pem::certificates(bundle.as_bytes()).unwrap_or_default();
-    let trusted: Vec<_> =
-        ders.iter().filter_map(|der| Certificate::read(der).ok()).map(|one| certificate_json(&one, now())).collect();
+    let trusted: Vec<_> = ders
+        .iter()
+        .filter_map(|der| Certificate::read(der).ok())
+        .map(|one| certificate_json(&one, now_unix()))
+        .collect();
     format!("{:#}\n", json!({"trusted": trusted, "pem": bundle}))
 }

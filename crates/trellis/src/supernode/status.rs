@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use trellis_clock::now_s;
 use trellis_node::watch::{AskError, Gpu, Link, SOCKET, Status, ask};
 
 use crate::remote::{Cell, Column, Format, OutputArgs, Table, Tone, age, clean, explain, print, print_as, remark};
@@ -51,7 +51,7 @@ pub fn run(called: &str, state_dir: &Path, format: Format) -> ExitCode {
         Ok(status) => {
             match format {
                 Format::Json | Format::Yaml => print_as(format, &status),
-                Format::Table => show(&status, now()),
+                Format::Table => show(&status, now_s()),
             }
             match status.link {
                 Link::Connected { .. } => ExitCode::SUCCESS,
@@ -69,10 +69,6 @@ pub fn advice(error: &AskError) -> &'static str {
         AskError::Silent { .. } => "look at its log; if it hangs, restart it: nothing is lost",
         AskError::Strange { .. } => "ask with the trellis that runs the node",
     }
-}
-
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 fn show(status: &Status, now: f64) {

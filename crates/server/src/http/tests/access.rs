@@ -4,9 +4,9 @@ use axum::body::Body;
 use http::header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
 use trellis_api::Role;
+use trellis_clock::now_ms;
 
 use super::desk::{Desk, ask, plain};
-use crate::http::access::now_ms;
 use crate::http::route::Route;
 use crate::http::routes::ROUTES;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use trellis_clock::now_ms;
 
 use trellis_api::{Client, Role};
 use trellis_client::{Security, Target, Token, Trust};
@@ -14,7 +15,6 @@ use trellis_pki::authority::{LEAF_VALIDITY, Order};
 use trellis_pki::{Authority, Endpoint, Files, span::Span};
 
 use super::desk::platform;
-use crate::http::access::now_ms;
 use crate::http::{Bound, Limits, ServeError, ServeSettings};
 
 const STOP_LIMIT: Duration = Duration::from_secs(5);

@@ -6,10 +6,10 @@ use axum::body::{Body, BodyDataStream};
 use futures_util::StreamExt as _;
 use http::{Method, StatusCode};
 use trellis_api::Role;
+use trellis_clock::now_ms;
 
 use super::desk::{Desk, ask};
 use crate::http::Limits;
-use crate::http::access::now_ms;
 
 /// A stream that did not end by then never will.
 const END_LIMIT: Duration = Duration::from_secs(10);
