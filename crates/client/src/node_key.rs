@@ -9,12 +9,13 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{Digest, SHA256, digest};
+use aws_lc_rs::digest::Digest;
 use aws_lc_rs::encoding::{AsBigEndian, EcPrivateKeyBin};
 use aws_lc_rs::signature::{EcdsaKeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use trellis_digest::sha256;
 
 use curve::Curve;
 pub use openssh::FormError;
@@ -120,8 +121,8 @@ impl NodeKey {
     fn sign(&self, message: &[u8]) -> Vec<u8> {
         let algorithm = self.curve.digest();
         let mut widened = vec![0; algorithm.output_len()];
-        let short = digest(&SHA256, message);
-        widened[algorithm.output_len() - short.as_ref().len()..].copy_from_slice(short.as_ref());
+        let short = sha256(message);
+        widened[algorithm.output_len() - short.len()..].copy_from_slice(&short);
         let digest = Digest::import_less_safe(&widened, algorithm).expect("it has the length of the algorithm");
         self.pair.sign_digest(&digest).expect("a key that was checked signs").as_ref().to_vec()
     }

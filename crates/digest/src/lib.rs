@@ -45,9 +45,13 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// The bytes that a hexadecimal text stands for; `None` if it is not one. Accepts digits of either case.
+/// The reverse of [`hex`]; `None` for any other text, so that each value has one text.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |letter: u8| char::from(letter).to_digit(16).map(|number| number as u8);
+    let digit = |letter: u8| match letter {
+        b'0'..=b'9' => Some(letter - b'0'),
+        b'a'..=b'f' => Some(letter - b'a' + 10),
+        _ => None,
+    };
     let pair = |pair: &[u8]| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
         _ => None,
@@ -72,9 +76,9 @@ mod tests {
     #[test]
     fn hexadecimal_text_is_read_back_and_other_text_refused() {
         assert_eq!(hex(&[0, 0x1f, 0xa0, 0xff]), "001fa0ff");
-        assert_eq!(unhex("001fA0ff"), Some(vec![0, 0x1f, 0xa0, 0xff]));
+        assert_eq!(unhex("001fa0ff"), Some(vec![0, 0x1f, 0xa0, 0xff]));
         assert_eq!(unhex(""), Some(Vec::new()));
-        for wrong in ["0", "0g", "+1", "é", "001"] {
+        for wrong in ["0", "0g", "0F", "+1", "é", "001"] {
             assert_eq!(unhex(wrong), None, "{wrong}");
         }
     }

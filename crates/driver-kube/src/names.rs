@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use trellis_digest::fnv1a;
 use trellis_plan::{Part, ResourceId};
 use trellis_spec::{KubeSite, Name};
 
@@ -130,14 +131,8 @@ fn bounded(name: &str, most: usize) -> String {
     if name.len() <= most {
         return name.to_owned();
     }
-    let short = digest(name.as_bytes()) as u32;
+    let short = fnv1a(name.as_bytes()) as u32;
     format!("{}-{short:08x}", name[..most - HASH_CHARS].trim_end_matches('-'))
-}
-
-/// FNV-1a.
-pub fn digest(bytes: &[u8]) -> u64 {
-    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
 use trellis_clock::now_unix;
+use trellis_digest::fnv1a;
 use trellis_pki::authority::{CA_VALIDITY, LEAF_VALIDITY};
 use trellis_pki::{Certificate, Delivery, Endpoint, Keyring, UnixSeconds, Wish, pem, renewal};
 use trellis_plan::{CoordinatorSpec, NodeSpec, ResourceId};
@@ -16,7 +17,7 @@ use trellis_spec::{Runtime, Tls};
 use crate::cluster::{Cluster, SECRET};
 use crate::dress::owned;
 use crate::home::Home;
-use crate::names::{self, Called, digest};
+use crate::names::{self, Called};
 use crate::trouble::{Kind, Trouble};
 
 const TOKEN_BYTES: usize = 32;
@@ -233,7 +234,7 @@ fn leaf(entries: &Entries) -> Option<Certificate> {
 
 fn revision(entries: &Entries) -> String {
     let authorities = entries.get(AUTHORITIES).map_or(&[][..], Vec::as_slice);
-    format!("{:016x}", digest(authorities))
+    format!("{:016x}", fnv1a(authorities))
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Trouble> {

@@ -6,6 +6,7 @@ pub mod service;
 pub mod settings;
 pub mod template;
 
+use trellis_digest::fnv1a;
 use trellis_plan::{NodeKey, Spec};
 use trellis_spec::Name;
 
@@ -67,7 +68,7 @@ pub fn state_disk_name(federation: &Name, site: &Name) -> String {
 
 /// The name of an image that is uploaded: another file is another image.
 pub fn upload_name(federation: &Name, site: &Name, file: &str) -> String {
-    let digest = digest(file.as_bytes());
+    let digest = fnv1a(file.as_bytes());
     bounded(&format!("trellis-{federation}-{site}-{digest:016x}"), IMAGE_NAME_CHARS)
 }
 
@@ -77,14 +78,8 @@ fn bounded(name: &str, most: usize) -> String {
     if name.len() <= most {
         return name.to_owned();
     }
-    let short = digest(name.as_bytes()) as u32;
+    let short = fnv1a(name.as_bytes()) as u32;
     format!("{}-{short:08x}", &name[..most - HASH_CHARS])
-}
-
-/// FNV-1a.
-pub fn digest(bytes: &[u8]) -> u64 {
-    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold)
 }
 
 /// What cannot be changed while a VM runs: its image, its size, its GPUs. Another shape is another VM.
@@ -97,7 +92,7 @@ pub fn shape(spec: &Spec) -> String {
         }
     };
     let text = text.expect("a shape has no keys, so it always has a JSON form");
-    format!("{:016x}", digest(&text))
+    format!("{:016x}", fnv1a(&text))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use quick_cache::sync::Cache;
 use trellis_clock::now_s;
 use trellis_core::Seconds;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_digest::{sha256_hex, unhex};
 
 /// A signature is good for this long, by the clocks of both sides.
 const TIMESTAMP_WINDOW_S: std::ops::Range<f64> = -5.0..305.0;
@@ -67,7 +68,7 @@ pub struct SignedBody {
 
 impl SignedBody {
     pub fn check(&self, body: &[u8]) -> Result<(), Refusal> {
-        if self.sha256 == hex(sha256(body).as_ref()) { Ok(()) } else { Err(no("Invalid signature")) }
+        if self.sha256 == sha256_hex(body) { Ok(()) } else { Err(no("Invalid signature")) }
     }
 }
 
@@ -75,30 +76,16 @@ fn no(text: &'static str) -> Refusal {
     Refusal::new(Kind::Unauthenticated, text)
 }
 
-fn sha256(bytes: &[u8]) -> aws_lc_rs::digest::Digest {
-    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    digits.chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use trellis_digest::hex;
+
     use super::*;
 
     fn signed(secret: &[u8], method: &str, time: i64, nonce: &str, body: &[u8]) -> HeaderMap {
         use aws_lc_rs::hmac;
         let derived = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), b"superexec-auth-v1");
-        let hash = hex(sha256(body).as_ref());
+        let hash = sha256_hex(body);
         let text = format!("method={method}\nts={time}\nnonce={nonce}\nbody_sha256={hash}");
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()), text.as_bytes());
         let mut headers = HeaderMap::new();

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
+use trellis_digest::{Sha256, hex};
 
 use crate::recipe::Recipe;
 
@@ -169,7 +169,7 @@ fn yaml(value: &Value) -> String {
 
 pub fn hashes(path: &Path) -> io::Result<Hashes> {
     let mut file = File::open(path)?;
-    let mut context = Context::new(&SHA256);
+    let mut context = Sha256::default();
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match file.read(&mut chunk)? {
@@ -177,14 +177,6 @@ pub fn hashes(path: &Path) -> io::Result<Hashes> {
             length => context.update(&chunk[..length]),
         }
     }
-}
-
-pub fn sha256_text(text: &str) -> String {
-    hex(&digest(&SHA256, text.as_bytes()))
-}
-
-fn hex(digest: &Digest) -> String {
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

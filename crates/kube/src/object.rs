@@ -10,8 +10,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use aws_lc_rs::digest::{SHA256, digest as sha256};
 use serde_json::{Value, json};
+use trellis_digest::sha256_hex;
 
 pub use difference::difference;
 
@@ -143,8 +143,7 @@ impl Object {
 pub fn digest(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
-    let bytes = sha256(&SHA256, text.as_bytes());
-    let mut hex: String = bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut hex = sha256_hex(text.as_bytes());
     hex.truncate(DIGEST_CHARACTERS);
     hex
 }

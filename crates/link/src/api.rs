@@ -8,7 +8,6 @@ pub mod fleet;
 pub mod training;
 pub mod trellis;
 
-use aws_lc_rs::digest;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
 /// A random id. Zero and one mean something else.
@@ -25,12 +24,4 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
     bytes
-}
-
-pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    digest::digest(&digest::SHA256, bytes).as_ref().try_into().expect("SHA-256 gives 32 bytes")
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

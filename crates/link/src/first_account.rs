@@ -12,8 +12,9 @@ use trellis_core::account::{self, Role};
 use trellis_core::port::Tx;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::{Hash, State};
+use trellis_digest::{hex, sha256};
 
-use crate::api::{account::new_token, hex, random, sha256};
+use crate::api::{account::new_token, random};
 use crate::link::Link;
 use crate::serve::ServeError;
 

@@ -14,13 +14,14 @@ use trellis_core::id::RunId;
 use trellis_core::port::Topic;
 use trellis_core::refusal::Refusal;
 use trellis_core::upkeep::recover;
+use trellis_digest::hex;
 use trellis_front::listen::local;
 use trellis_front::{Hosts, Listener, SuperexecSecret, TlsError, TlsSettings};
 use trellis_pki::{Endpoint, Files};
 use trellis_sandbox::Sandbox;
 use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
-use crate::api::{hex, random};
+use crate::api::random;
 use crate::changes::Changes;
 use crate::config::{Config, Keepalive, StateLocation, TlsFiles};
 use crate::first_account;

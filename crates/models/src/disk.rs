@@ -9,9 +9,9 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::digest::{Context, SHA256};
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat_with};
 use rustix::io::Errno;
+use trellis_digest::{Sha256, hex};
 
 use crate::error::ModelError;
 use crate::manifest::FileFacts;
@@ -129,13 +129,13 @@ impl Disk {
         let write = || {
             self.step()?;
             let file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(path)?;
-            let hashing = Hashing { file, disk: self, digest: Context::new(&SHA256), bytes: 0 };
+            let hashing = Hashing { file, disk: self, digest: Sha256::default(), bytes: 0 };
             let mut buffered = BufWriter::with_capacity(PIECE_BYTES, hashing);
             fill(&mut buffered)?;
             let hashing = buffered.into_inner().map_err(|error| error.into_error())?;
             self.step()?;
             hashing.file.sync_all()?;
-            Ok(FileFacts { bytes: hashing.bytes, sha256: hex(hashing.digest) })
+            Ok(FileFacts { bytes: hashing.bytes, sha256: hex(&hashing.digest.finish()) })
         };
         write().map_err(ModelError::disk("write", path))
     }
@@ -195,7 +195,7 @@ impl Disk {
 struct Hashing<'a> {
     file: File,
     disk: &'a Disk,
-    digest: Context,
+    digest: Sha256,
     bytes: u64,
 }
 
@@ -212,16 +212,6 @@ impl Write for Hashing<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-pub fn sha256_hex(bytes: &[u8]) -> String {
-    let mut digest = Context::new(&SHA256);
-    digest.update(bytes);
-    hex(digest)
-}
-
-fn hex(digest: Context) -> String {
-    digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What is in a directory, in order; nothing where there is none. Names that are no text are none of ours.

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use thiserror::Error;
+use trellis_digest::sha256_hex;
 use trellis_wire::error_reply::ErrorCode;
 use trellis_wire::fab::{self, BadFab};
 use trellis_wire::proto;
@@ -99,14 +99,6 @@ pub fn install(
 /// The bundle of an app that was installed before, as it came.
 pub fn kept_bundle(apps_dir: &Path, hash: &str) -> Result<Option<Vec<u8>>, FabError> {
     Shelf::open(apps_dir).and_then(|shelf| shelf.bundle(hash)).map_err(FabError::disk(apps_dir))
-}
-
-fn sha256_hex(bytes: &[u8]) -> String {
-    hex(digest(&SHA256, bytes).as_ref())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use trellis_digest::hex;
 
 /// What OneFlow waits for: `YES` while the VM serves, else `NO`.
 pub const READY: &str = "READY";
@@ -82,7 +83,7 @@ pub const TRELLIS_SEEN: &str = "TRELLIS_SEEN";
 /// of the same service can read it, so it depends on the node and reveals nothing about the token.
 pub fn token_mark(token: &str, node: &str) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, token.as_bytes()), node.as_bytes());
-    tag.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&tag.as_ref()[..8])
 }
 
 /// What the driver tells the agent of a VM: who it is, and settings that beat those of the context.

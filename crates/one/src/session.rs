@@ -4,10 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::cipher::{AES_256, EncryptionContext, PaddedBlockEncryptingKey, UnboundCipherKey};
-use aws_lc_rs::digest;
 use aws_lc_rs::iv::FixedLength;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use trellis_digest::sha256_hex;
 
 /// More than any session is long; a longer text is some other file.
 const LONGEST_SESSION_BYTES: usize = 8192;
@@ -79,11 +79,7 @@ impl Session {
     /// what a user's password is. Valid until `expires`, in seconds since 1970.
     pub fn for_another(&self, target: &str, expires: u64) -> Session {
         let plain = format!("{}:{target}:{expires}", self.user);
-        let hex: String = digest::digest(&digest::SHA256, self.secret.as_bytes())
-            .as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hex = sha256_hex(self.secret.as_bytes());
         let iv: [u8; 16] = hex.as_bytes()[..16].try_into().expect("64 hexadecimal digits have 16 first ones");
         let key = UnboundCipherKey::new(&AES_256, &hex.as_bytes()[..32]).expect("the key has 256 bits");
         let key = PaddedBlockEncryptingKey::cbc_pkcs7(key).expect("AES-256 has a CBC mode");

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 
 use rustls::pki_types::CertificateDer;
+use trellis_digest::{hex, sha256};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::{SubjectPublicKeyInfo, X509Name};
 
-use crate::{UnixSeconds, hex, sha256};
+use crate::UnixSeconds;
 
 const EC_KEY: &str = "1.2.840.10045.2.1";
 const RSA_KEYS: [&str; 2] = ["1.2.840.113549.1.1.1", "1.2.840.113549.1.1.10"];

@@ -333,7 +333,7 @@ impl Contents {
                 Err(_) => all.extend_from_slice(&u64::MAX.to_be_bytes()),
             }
         }
-        crate::sha256(&all)
+        trellis_digest::sha256(&all)
     }
 }
 

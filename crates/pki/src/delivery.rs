@@ -8,9 +8,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use trellis_digest::{hex, sha256};
+
 use crate::certificate::Certificate;
 use crate::disk::{Content, Disk, PRIVATE_DIR, PRIVATE_FILE, PUBLIC_DIR, PUBLIC_FILE, entries, read_small};
-use crate::{Error, hex, pem, sha256};
+use crate::{Error, pem};
 
 pub const CERTIFICATE: &str = "server.pem";
 pub const KEY: &str = "server.key";

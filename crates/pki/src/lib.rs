@@ -43,17 +43,6 @@ pub use served::Served;
 /// Seconds since the Unix epoch.
 pub type UnixSeconds = i64;
 
-pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest.as_ref());
-    hash
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Writes a file that everybody may read, whole or not at all.
 pub fn write_public(path: &std::path::Path, bytes: &[u8]) -> Result<(), Error> {
     disk::Disk::default().replace_file(path, bytes, disk::PUBLIC_FILE)

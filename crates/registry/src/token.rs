@@ -1,6 +1,7 @@
 //! Tokens of the control plane: known by their SHA-256 only. What a role may do is not known here.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use trellis_digest::hex;
 
 use crate::error::RegistryError;
 
@@ -38,7 +39,7 @@ impl TokenEntry {
 }
 
 pub fn issue(connection: &mut Connection, new: &NewToken, now_ms: u64) -> Result<TokenEntry, RegistryError> {
-    let id: String = new.sha256[..ID_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
+    let id = hex(&new.sha256[..ID_BYTES]);
     connection.execute(
         "INSERT INTO token (id, sha256, name, role, created_ms, expires_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
          ON CONFLICT (sha256) DO UPDATE SET name = ?3, role = ?4, expires_ms = ?6",

@@ -14,10 +14,10 @@ use args::{InitArgs, PkiCommand, RotateArgs};
 use report::{Failure, print_text};
 use serde_json::json;
 use trellis_clock::now_unix;
+use trellis_pki::Error;
 use trellis_pki::authority::{self, Authority, CA_VALIDITY};
 use trellis_pki::problem::Problem;
 use trellis_pki::span::Span;
-use trellis_pki::Error;
 
 use crate::remote::{Format, print_as};
 

@@ -27,17 +27,12 @@ pub use record::{ArrayRecord, RecordDict};
 pub use value::{ConfigRecord, ConfigValue, MetricRecord, MetricValue};
 pub use verifier::{Verifier, verify};
 
-use aws_lc_rs::digest;
 use bytes::Bytes;
 use trellis_core::id::ObjectId;
 
 /// The name of an object: the SHA-256 of all its bytes.
 pub fn object_id(bytes: &[u8]) -> ObjectId {
-    id_of(digest::digest(&digest::SHA256, bytes))
-}
-
-fn id_of(digest: digest::Digest) -> ObjectId {
-    ObjectId::try_from(digest.as_ref()).expect("SHA-256 gives 32 bytes")
+    ObjectId::new(trellis_digest::sha256(bytes))
 }
 
 /// Puts the header before the body. The children must be free of repetitions, in the order of their first mention.

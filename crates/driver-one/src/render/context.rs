@@ -2,13 +2,14 @@
 //! VM's own is in its assignment. Secrets are in contexts only, and only in those of the role that needs them: attributes
 //! of a VM are shown by OneGate to all VMs of its service, contexts are not.
 
+use trellis_digest::fnv1a;
 use trellis_one::keys::Assignment;
 use trellis_plan::{Spec, Tunnel};
 use trellis_spec::{Name, Persistence, Runtime, Tls};
 
 use super::settings::{Settings, set, settings};
 use super::template::STATE_TARGET;
-use super::{GATEWAY, RoleOf, SUPERLINK, SUPERNODE, digest};
+use super::{GATEWAY, RoleOf, SUPERLINK, SUPERNODE};
 use crate::secrets::{OwnCertificate, Secrets};
 
 /// Variables that differ between nodes of a pool, or follow from where the coordinator is.
@@ -110,7 +111,7 @@ pub fn gateway_assignment(federation: &Name, site: &Name, tunnel: &Tunnel, secre
         }
         set(&mut values, &name("KEEPALIVE"), peer.keepalive_s.unwrap_or(0).to_string());
     }
-    let generation = digest(format!("{values:?}").as_bytes());
+    let generation = fnv1a(format!("{values:?}").as_bytes());
     Assignment { part: gateway_part(federation, site), generation: format!("{generation:016x}"), settings: values }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use trellis_digest::fnv1a;
 use trellis_one::Template;
 use trellis_one::flow::{
     Adjustment, Deployment, ElasticityPolicy, RoleKind, RoleTemplate, ScheduledPolicy, ServiceTemplate, ShutdownAction,
@@ -11,7 +12,7 @@ use trellis_one::flow::{
 use trellis_plan::PoolRules;
 use trellis_spec::{Change, Name, SiteRule};
 
-use super::{RoleOf, SUPERLINK, digest, service_name, template_name};
+use super::{RoleOf, SUPERLINK, service_name, template_name};
 
 /// A service takes the next order as soon as it has carried out one.
 const COOLDOWN_S: u32 = 0;
@@ -87,7 +88,7 @@ fn schedules(rules: &PoolRules) -> Vec<ScheduledPolicy> {
 /// when is decided elsewhere.
 pub fn service(federation: &Name, site: &Name, roles: Vec<RoleTemplate>) -> ServiceTemplate {
     let lasting: Vec<RoleTemplate> = roles.iter().map(|role| RoleTemplate { cardinality: 0, ..role.clone() }).collect();
-    let digest = digest(format!("{lasting:?}").as_bytes());
+    let digest = fnv1a(format!("{lasting:?}").as_bytes());
     ServiceTemplate {
         name: service_name(federation, site),
         description: format!("Federation {federation} at site {site} [{digest:016x}]"),

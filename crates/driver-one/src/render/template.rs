@@ -1,9 +1,10 @@
 //! VM and image templates, as attributes in their order. How they become text is not known here.
 
+use trellis_digest::fnv1a;
 use trellis_plan::Spec;
 use trellis_spec::{GpuVendor, Name, OneSite, Resources};
 
-use super::{RoleOf, digest, labels, shape, state_disk_name, template_name, upload_name};
+use super::{RoleOf, labels, shape, state_disk_name, template_name, upload_name};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -107,7 +108,7 @@ pub fn vm_template(
         template.push(text(labels::POOL, pool.as_str()));
     }
     template.push(text(labels::SHAPE, spec.map_or_else(|| "gateway".to_owned(), shape)));
-    let digest = digest(format!("{template:?}").as_bytes());
+    let digest = fnv1a(format!("{template:?}").as_bytes());
     template.push(text(labels::DIGEST, format!("{digest:016x}")));
     Template(template)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use trellis_digest::sha256_hex;
 
 use super::{Cloud, Id, Refused};
 use crate::template::Template;
@@ -63,8 +63,8 @@ impl Cloud {
     pub fn add_user(&mut self, name: &str, password: &str, gid: Id) -> Id {
         let id = self.fresh("user");
         let mut template = Template::default();
-        let secret = digest(&SHA256, &(self.random() >> 33).to_be_bytes());
-        template.set("TOKEN_PASSWORD", hex(secret.as_ref()));
+        let secret = sha256_hex(&(self.random() >> 33).to_be_bytes());
+        template.set("TOKEN_PASSWORD", secret);
         let (name, password) = (name.to_owned(), password.to_owned());
         self.users
             .insert(id, User { id, gid, name, password, tokens: Vec::new(), template, vm_quota: BTreeMap::new() });
@@ -163,8 +163,4 @@ fn share(template: &Template, metric: &str) -> f64 {
         "VMS" => 1.0,
         metric => template.get(metric).and_then(|value| value.parse().ok()).unwrap_or(0.0),
     }
-}
-
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -136,14 +136,13 @@ impl Cloud {
     }
 
     pub fn user_element(&self, user: &User) -> Element {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, user.password.as_bytes());
         let mut parts = vec![
             plain("ID", user.id),
             plain("GID", user.gid),
             ids("GROUPS", [user.gid]),
             plain("GNAME", Cloud::group_name(user.gid)),
             plain("NAME", &user.name),
-            free("PASSWORD", super::owner::hex(digest.as_ref())),
+            free("PASSWORD", trellis_digest::sha256_hex(user.password.as_bytes())),
             free("AUTH_DRIVER", "core"),
             plain("ENABLED", 1),
         ];

@@ -5,10 +5,11 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use trellis_digest::sha256_hex;
+
 use super::{BuildError, LONG, SHORT, Site, file, furnish};
 use crate::disk::copy_sparse;
 use crate::gpt;
-use crate::metadata::sha256_text;
 use crate::tools::{self, Tool};
 
 #[derive(Debug, Clone)]
@@ -92,7 +93,7 @@ fn unpack_archive(site: &Site, archive: &Path) -> Result<(), BuildError> {
 fn bootstrapped(site: &Site, mirror: Option<&str>) -> Result<PathBuf, BuildError> {
     let (recipe, epoch) = (&site.order.recipe, site.order.epoch);
     let packages = recipe.packages().join(",");
-    let key = sha256_text(&format!("1 {} {} {packages} {epoch}", recipe.suite, mirror.unwrap_or_default()));
+    let key = sha256_hex(format!("1 {} {} {packages} {epoch}", recipe.suite, mirror.unwrap_or_default()).as_bytes());
     let archive = site.order.cache.join(format!("base-{}.tar", &key[..16]));
     if archive.is_file() {
         return Ok(archive);

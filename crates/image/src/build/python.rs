@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
+use trellis_digest::sha256_hex;
+
 use super::{BuildError, LONG, Site, base, file};
-use crate::metadata::sha256_text;
 use crate::recipe::VENV;
 
 /// Of Debian 12.
@@ -53,7 +54,7 @@ pub(super) fn install(site: &Site) -> Result<(), BuildError> {
 /// A directory of wheels; made once for the same requirements.
 fn fetched(site: &Site) -> Result<PathBuf, BuildError> {
     let requirements = site.order.recipe.requirements();
-    let key = sha256_text(&format!("1 {PYTHON} {}", requirements.join(" ")));
+    let key = sha256_hex(format!("1 {PYTHON} {}", requirements.join(" ")).as_bytes());
     let place = site.order.cache.join(format!("wheels-{}", &key[..16]));
     if place.is_dir() {
         return Ok(place);

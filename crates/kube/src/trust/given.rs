@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use trellis_digest::sha256_hex;
 use trellis_pki::check::{Contents, examine};
 use trellis_pki::{Checked, Endpoint, Files, Problem, UnixSeconds, pem};
 
@@ -179,6 +180,5 @@ fn words(problems: &[Problem]) -> String {
 }
 
 fn short_hash(text: &str) -> String {
-    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>()[..REVISION_CHARS].to_owned()
+    sha256_hex(text.as_bytes())[..REVISION_CHARS].to_owned()
 }

@@ -7,10 +7,11 @@ use trellis_core::Seconds;
 use trellis_core::access::{self, Pair};
 use trellis_core::account::{Account, NOBODY_ID, NOBODY_NAME, Permission, Role};
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_digest::{hex, sha256};
 use trellis_front::Source;
 use trellis_wire::proto::*;
 
-use super::{hex, random, sha256};
+use super::random;
 use crate::link::Link;
 
 /// The text is matched to the letter by official command lines.

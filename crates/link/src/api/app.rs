@@ -14,11 +14,12 @@ use trellis_core::object;
 use trellis_core::port::{Fab, Topic};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{Outcome, ServerApp};
+use trellis_digest::{hex, sha256};
 use trellis_store_sqlite::crash;
 use trellis_wire::error_reply::{ErrorCode, error_message};
 use trellis_wire::proto::*;
 
-use super::{hex, random, sha256, training};
+use super::{random, training};
 use crate::convert;
 use crate::dialect::app::{self as dialect, Caller};
 use crate::fab;

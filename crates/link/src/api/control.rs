@@ -14,12 +14,13 @@ use trellis_core::id::{NodeId, RunId};
 use trellis_core::port::{Fab, Topic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{NewRun, Run, ServerApp};
+use trellis_digest::sha256_hex;
 use trellis_store_sqlite::crash;
 use trellis_wire::fab::{Config, RUN_MARK, check_path, path_settings};
 use trellis_wire::proto::*;
 
 use super::account::{LastingRight, Who};
-use super::{hex, random_id, sha256};
+use super::random_id;
 use crate::config::Isolation;
 use crate::convert;
 use crate::defaults::{self, Completed};
@@ -77,7 +78,7 @@ pub async fn start_run(
     let (told, mark) = (config.told(), config.config.get(RUN_MARK).cloned());
     let (id, now) = (RunId(random_id()), link.now());
     let verifications = convert::verifications_in(verifications);
-    let fab = Fab { hash: hex(&sha256(&content)), content, verifications };
+    let fab = Fab { hash: sha256_hex(&content), content, verifications };
     let new = NewRun {
         fab_id: metadata.id(),
         fab_version: metadata.version.clone(),

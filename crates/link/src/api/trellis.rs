@@ -13,9 +13,10 @@ use trellis_core::id::NodeId;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
 use trellis_core::{Seconds, audit};
+use trellis_digest::{hex, sha256};
 
 use super::account::{Who, new_token};
-use super::{hex, random, random_id, sha256};
+use super::{random, random_id};
 use crate::identity::parse_key;
 use crate::link::Link;
 use crate::log_tail;

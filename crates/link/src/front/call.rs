@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use http::{HeaderMap, HeaderValue};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
+use trellis_digest::sha256;
 use trellis_front::{Line, MessageReader, Source, Transport, decode};
 use trellis_wire::footprint::Shaped;
 
@@ -14,7 +15,6 @@ use super::rpc::{Access, Rpc};
 use super::sender::{ACCESS_TOKEN, Sender, TASK_TOKEN, shown_token};
 use crate::api::account::{LastingRight, Tokens, Who};
 use crate::api::fleet::Caller as NodeCaller;
-use crate::api::sha256;
 use crate::api::trellis::fingerprint;
 use crate::dialect::Client;
 use crate::dialect::app::Caller as AppCaller;

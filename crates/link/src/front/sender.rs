@@ -9,13 +9,13 @@ use trellis_core::access::Rejected;
 use trellis_core::account::Permission;
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_digest::sha256;
 use trellis_front::{Line, SignedBody, Source};
 
 use super::Port;
 use super::rpc::{Access, Rpc};
 use crate::api::account::{self, Tokens, Who};
 use crate::api::fleet::Caller as NodeCaller;
-use crate::api::sha256;
 use crate::app_trust::{self, Unproven};
 use crate::dialect::Client;
 use crate::dialect::app::Caller as AppCaller;

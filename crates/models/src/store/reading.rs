@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use serde::Deserialize;
+use trellis_digest::sha256_hex;
 
 use super::{Checkpoint, Loaded, MANIFEST_FILE, MODEL_FILE, STATE_FILE, Skipped, rounds};
-use crate::disk::{self, sha256_hex};
+use crate::disk;
 use crate::error::ModelError;
 use crate::manifest::{FileFacts, MANIFEST_FORMAT, Manifest};
 use crate::safetensors::{self, Content};

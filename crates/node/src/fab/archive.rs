@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
-use aws_lc_rs::digest::{Context, SHA256};
+use trellis_digest::{Sha256, hex};
 use trellis_wire::fab::{BadFab, MAX_ENTRIES};
 use zip::ZipArchive;
 
@@ -164,12 +164,12 @@ fn write(zip: &mut Zip<'_>, index: usize, name: &str, target: &Path, budget: &mu
     fs::create_dir_all(parent).map_err(FabError::disk(parent))?;
     let mut entry = zip.by_index(index).map_err(|error| bad(format!("{name:?} cannot be read ({error})")))?;
     let mut file = File::create_new(target).map_err(FabError::disk(target))?;
-    let mut hash = Context::new(&SHA256);
+    let mut hash = Sha256::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
         let count = entry.read(&mut buffer).map_err(|error| bad(format!("{name:?} cannot be read ({error})")))?;
         if count == 0 {
-            return Ok(super::hex(hash.finish().as_ref()));
+            return Ok(hex(&hash.finish()));
         }
         budget.take(count)?;
         hash.update(&buffer[..count]);

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use trellis_digest::sha256_hex;
 use trellis_wire::proto;
-
-use super::sha256_hex;
 
 pub const PYPROJECT: &str = "[project]\nname='app'\nversion='1.2'\n[tool.flwr.app]\npublisher='me'\n\
     [tool.flwr.app.components]\nserverapp='app:server'\nclientapp='app:client'\n[tool.flwr.app.config]\nrounds=3\n";

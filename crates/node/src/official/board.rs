@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use aws_lc_rs::digest;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trellis_core::Seconds;
+use trellis_digest::{hex, sha256};
 
 use super::assignment::{Assignment, Delivery, Lapse, Outlet, TokenHash};
 use crate::app::Job;
@@ -182,7 +182,7 @@ impl Drop for Post {
 }
 
 fn new_token() -> (String, TokenHash) {
-    let token: String = random::<TOKEN_BYTES>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = hex(&random::<TOKEN_BYTES>());
     let hash = sha256(token.as_bytes());
     (token, hash)
 }
@@ -196,10 +196,6 @@ fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).expect("the system has randomness");
     bytes
-}
-
-fn sha256(bytes: &[u8]) -> TokenHash {
-    digest::digest(&digest::SHA256, bytes).as_ref().try_into().expect("SHA-256 gives 32 bytes")
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use trellis_clock::now_s;
-use trellis_core::Seconds;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use trellis_clock::now_s;
+use trellis_core::Seconds;
 use trellis_core::id::RunId;
 
 use super::fate::{Condition, Fate, Why, fate};

@@ -11,8 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use trellis_clock::now_s;
-use trellis_core::Seconds;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{BufReader, BufWriter};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -20,6 +18,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use trellis_clock::now_s;
+use trellis_core::Seconds;
 use trellis_core::id::RunId;
 use trellis_sandbox::{Sandbox, Scratch};
 

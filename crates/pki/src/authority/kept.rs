@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use trellis_digest::{hex, sha256};
 
 use crate::certificate::Certificate;
 use crate::disk::{Disk, PRIVATE_DIR, PRIVATE_FILE, entries, read_small};
 use crate::problem::Problem;
 use crate::rotation::State;
 use crate::span::Span;
-use crate::{Error, hex, pem, sha256};
+use crate::{Error, pem};
 
 /// Of `state.json`. A later version of it is refused.
 pub const FORMAT: u32 = 1;

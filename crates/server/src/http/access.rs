@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tokio::sync::watch;
 use trellis_api::Role;
 use trellis_clock::now_ms;
+use trellis_digest::sha256;
 use trellis_registry::{Registry, TokenEntry};
 
 use super::fault::{Fault, Kind};
@@ -151,10 +151,4 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Fault> {
         return Err(needed());
     }
     Ok(token)
-}
-
-pub fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    hash
 }

@@ -1,9 +1,8 @@
 //! Lists in pages. A cursor is the sort key of the last entry of a page, so that pages neither repeat nor miss entries that
 //! stay, whatever comes and goes meanwhile. To callers it is a word without meaning; any that is well-formed is a place.
 
-use std::fmt::Write as _;
-
 use trellis_api::{MAX_PAGE, Page, USUAL_PAGE};
+use trellis_digest::{hex, unhex};
 
 use super::query::{Form, Parameter, Query};
 
@@ -23,21 +22,21 @@ pub const CURSOR: Parameter = Parameter {
     form: Form::Text {
         pattern: "^([0-9a-f]{2}){1,512}$",
         longest: LONGEST_CURSOR,
-        fits: |text| decode(text).is_some(),
+        fits: |text| !text.is_empty() && unhex(text).is_some(),
     },
 };
 
 /// The page that was asked for, of entries whose keys rise.
 pub fn page<T>(entries: impl IntoIterator<Item = T>, query: &Query, key: impl Fn(&T) -> String) -> Page<T> {
     let limit = query.number(LIMIT.name).map_or(USUAL_PAGE, |limit| limit as usize);
-    let after = query.text(CURSOR.name).and_then(decode);
+    let after = query.text(CURSOR.name).and_then(unhex);
     let mut rest = entries.into_iter().skip_while(|entry| match &after {
         Some(after) => key(entry).as_bytes() <= after.as_slice(),
         None => false,
     });
     let items: Vec<T> = rest.by_ref().take(limit).collect();
     let more = rest.next().is_some();
-    let next = items.last().filter(|_| more).map(|last| encode(&key(last)));
+    let next = items.last().filter(|_| more).map(|last| hex(key(last).as_bytes()));
     Page { items, next }
 }
 
@@ -53,26 +52,6 @@ pub fn natural_key(name: &str) -> String {
 pub fn newest_first_key(at_s: f64, id: &str) -> String {
     let at_ms = (at_s * 1000.0) as u64;
     format!("{:020}-{id}", u64::MAX - at_ms)
-}
-
-fn encode(key: &str) -> String {
-    key.bytes().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn decode(cursor: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let pairs = cursor.as_bytes().chunks(2).map(|pair| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    });
-    pairs.collect::<Option<Vec<u8>>>().filter(|bytes| !bytes.is_empty())
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use axum::response::{IntoResponse as _, Response};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Method, StatusCode};
 use include_dir::{Dir, include_dir};
+use trellis_digest::{hex, sha256};
 
-use super::access::sha256;
 use super::guard::{nothing_here, only_read};
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../web/dist");
@@ -55,8 +55,7 @@ pub async fn serve(request: Request) -> Response {
 }
 
 fn tag(content: &[u8]) -> String {
-    let digits: String = sha256(content).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("\"{digits}\"")
+    format!("\"{}\"", hex(&sha256(content)[..8]))
 }
 
 fn media_type(name: &str) -> &'static str {

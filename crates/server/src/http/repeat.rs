@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use trellis_clock::now_ms;
+use trellis_digest::sha256_hex;
 
 use super::Api;
-use super::access::sha256;
 use super::fault::{Fault, Kind};
 
 /// Keys whose first request is being answered.
@@ -33,7 +33,7 @@ struct Remembered<T> {
 impl Asked {
     pub fn new(caller: &str, key: &str, place: &str, body: &[u8]) -> Asked {
         let whole = [place.as_bytes(), b"\n", body].concat();
-        let content = sha256(&whole).iter().map(|byte| format!("{byte:02x}")).collect();
+        let content = sha256_hex(&whole);
         Asked { caller: caller.to_owned(), key: key.to_owned(), content }
     }
 }

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use trellis_api::Role;
 use trellis_client::Token;
 use trellis_clock::now_ms;
+use trellis_digest::sha256;
 use trellis_registry::{NewToken, Registry, RegistryError};
-
-use super::access::sha256;
 
 const FILE: &str = "admin.token";
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use http::StatusCode;
 use trellis_api::{Detail, IssuedToken, NewToken, Role, Token};
 use trellis_clock::now_ms;
+use trellis_digest::sha256;
 use trellis_registry::TokenEntry;
 
 use super::Api;
-use super::access::sha256;
 use super::call::{Answer, Call, empty, json, ok};
 use super::fault::{Fault, Kind, detail};
 use super::secret;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use trellis_api::{Bundle, Detail, NewRun, Scalar};
+use trellis_digest::sha256_hex;
 use trellis_spec::{ConfigTemplate, Federation, Runtime, ScalingPolicy};
 use trellis_train::settings::Problem;
 use trellis_train::submit::{Given, NATIVE, Place, Request, Source, Submission, prepare};
@@ -67,7 +67,7 @@ fn content(bundle: &Bundle) -> Result<Vec<u8>, Detail> {
     let content = STANDARD.decode(bundle.content.as_bytes());
     let content =
         content.map_err(|error| wrong("bundle.content", format!("it is not Base64: {error}"), "encode it so"))?;
-    let found: String = digest(&SHA256, &content).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = sha256_hex(&content);
     if !bundle.sha256.eq_ignore_ascii_case(&found) {
         let what = format!("the SHA-256 of the content is {found}");
         return Err(wrong("bundle.sha256", what, "it was damaged on its way: send it again"));

@@ -9,9 +9,9 @@ use trellis_appliance::place::Place;
 use trellis_appliance::status::Status;
 use trellis_client::{Security, Target, Trust, handshake};
 use trellis_clock::now_unix;
+use trellis_pki::Authority;
 use trellis_pki::authority::Step;
 use trellis_pki::rotation::State;
-use trellis_pki::Authority;
 
 use super::WhereArgs;
 use crate::remote::{print, remark};

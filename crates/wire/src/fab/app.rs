@@ -7,9 +7,9 @@ use std::fs;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use toml::{Table, Value};
+use trellis_digest::sha256_hex;
 
 use super::archive::Archive;
 use super::{
@@ -205,10 +205,6 @@ fn unpack(fab: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, BadFab> {
 
 fn table_at<'a>(project: &'a mut Table, path: &str) -> Option<&'a mut Table> {
     path.split('.').try_fold(project, |table, key| table.get_mut(key)?.as_table_mut())
-}
-
-fn sha256_hex(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

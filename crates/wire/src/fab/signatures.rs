@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde::{Deserialize, Serialize};
+use trellis_digest::sha256;
 
 use super::{App, BadFab, Bundle, bad};
 
@@ -52,7 +52,7 @@ impl Signature {
 }
 
 fn signed_bytes(bundle: &[u8], signed_at: u64) -> Vec<u8> {
-    [&signed_at.to_be_bytes(), digest(&SHA256, bundle).as_ref()].concat()
+    [signed_at.to_be_bytes().as_slice(), &sha256(bundle)].concat()
 }
 
 /// Signatures by the names of the signers.

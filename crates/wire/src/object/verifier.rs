@@ -2,17 +2,16 @@
 
 use std::mem;
 
-use aws_lc_rs::digest;
 use trellis_core::id::ObjectId;
+use trellis_digest::Sha256;
 
 use super::error::{Malformed, ObjectError};
 use super::header::{Header, MAX_HEADER_BYTES};
-use super::id_of;
 
 /// Takes the bytes of one object in pieces of any size and says in the end whether they are that object.
 pub struct Verifier {
     expected: ObjectId,
-    hash: digest::Context,
+    hash: Sha256,
     progress: Progress,
 }
 
@@ -28,7 +27,7 @@ enum Progress {
 
 impl Verifier {
     pub fn new(expected: ObjectId) -> Self {
-        Self { expected, hash: digest::Context::new(&digest::SHA256), progress: Progress::Header(Vec::new()) }
+        Self { expected, hash: Sha256::default(), progress: Progress::Header(Vec::new()) }
     }
 
     /// Takes the next bytes. An error means that the object is malformed whatever else comes; one who still wants to
@@ -44,7 +43,7 @@ impl Verifier {
 
     /// No more bytes come. The hash is judged before the form, as the official server does.
     pub fn finish(self) -> Result<Header, ObjectError> {
-        let actual = id_of(self.hash.finish());
+        let actual = ObjectId::new(self.hash.finish());
         if actual != self.expected {
             return Err(ObjectError::HashMismatch { expected: self.expected, actual });
         }

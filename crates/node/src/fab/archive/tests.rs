@@ -145,7 +145,7 @@ fn the_list_of_contents_is_believed_and_checked() {
         entries.last_mut().unwrap().content = list.into();
         tried(&zip(&entries)).0.map_err(|error| error.to_string())
     };
-    let hash = super::super::sha256_hex(b"x");
+    let hash = trellis_digest::sha256_hex(b"x");
     // Not all files need to be listed.
     assert_eq!(listed(&format!("a.py,{hash},8")), Ok(()));
     let cases = [

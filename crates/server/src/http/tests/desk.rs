@@ -15,10 +15,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use trellis_api::{PROBLEM_JSON, Role};
 use trellis_clock::now_ms;
+use trellis_digest::sha256;
 use trellis_front::Hosts;
 use trellis_registry::NewToken;
 
-use crate::http::access::sha256;
 use crate::http::route::BASE;
 use crate::http::{Api, Limits, router};
 use crate::platform::{Platform, PlatformSettings, SimulatedSites, SiteDrivers};
