@@ -26,6 +26,15 @@ PURE = {"core", "kube", "native", "plan", "spec", "strategy", "tunnel", "wire"}
 IMPURE = {"hyper", "rustix", "tempfile", "tokio", "tracing"}
 # tonic-prost: for generated code; k8s-openapi: selects the version of Kubernetes for kube.
 USED_UNNAMED = {("wire", "tonic-prost"), ("driver-kube", "k8s-openapi")}
+# What one crate defines for all: a copy elsewhere is refused. Patterns of Rust sources, and where they may be.
+ONCE = {
+    r"fn (hex|unhex|sha256|sha256_hex|fnv1a)\(": {"digest"},
+    r'format!\("\{\w*:02x\}"': {"digest"},
+    # appliance: a jitter; store-sqlite: nanoseconds, in names of files.
+    r"SystemTime::now\(\)\.duration_since": {"appliance", "clock", "store-sqlite"},
+    # Exports, images, trees of certificates and models, and one secret that is written where it was prepared.
+    r"\.sync_all\(\)": {"catalogue", "files", "image", "models", "pki", "store-sqlite", "trellis"},
+}
 # The name in sources where it is not that of the package.
 LIBRARY_NAMES = {"rustls-webpki": "webpki"}
 pytestmark = pytest.mark.quick
@@ -95,6 +104,19 @@ def test_every_crate_is_on_the_map(packages):
     for name, package in packages.items():
         assert re.search(rf"^crates/{name} ", text, re.MULTILINE), f"the map in ARCHITECTURE.md has no line for {name}"
         assert package["description"], f"crates/{name}/Cargo.toml has no description"
+
+
+@pytest.mark.parametrize("pattern", ONCE)
+def test_shared_small_things_are_defined_once(packages, pattern):
+    for name in set(packages) - ONCE[pattern]:
+        for path in sorted((CRATES / name / "src").rglob("*.rs")):
+            found = re.search(pattern, path.read_text())
+            assert not found, f"{path.relative_to(REPOSITORY)} has {found.group(0)!r}; it belongs to one of {ONCE[pattern]}"
+
+
+def test_decision_code_does_not_read_the_clock_or_files(packages):
+    for name in PURE:
+        assert not uses(packages[name], ours=True) & {"clock", "files"}, f"{name} is decision code"
 
 
 def test_files_are_small():

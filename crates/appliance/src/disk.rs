@@ -1,8 +1,8 @@
 //! Files that are there whole or not at all, with the mode and owner they shall have; written only where they differ.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use rustix::fs::{Gid, Uid};
@@ -60,18 +60,9 @@ pub fn write(path: &Path, content: &[u8], mode: u32, owner: Option<Owner>) -> io
         {
             return Ok(false);
         }
-        let parent = path.parent().unwrap_or(Path::new("."));
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
-        let new = Path::new(&new);
-        let _ = fs::remove_file(new);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-        file.write_all(content)?;
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        Owner::give(owner, new)?;
-        file.sync_all()?;
-        fs::rename(new, path)?;
-        fs::File::open(parent)?.sync_all()?;
+        trellis_files::replace_prepared(path, content, mode, |new| {
+            owner.map_or(Ok(()), |owner| fchown(new, Some(owner.uid), Some(owner.gid)))
+        })?;
         Ok(true)
     })();
     written.map_err(|error: io::Error| about("the file", path, "cannot be written", &error))

@@ -4,8 +4,8 @@
 mod curve;
 pub(crate) mod openssh;
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -186,17 +186,8 @@ fn rand_u32() -> Option<u32> {
 
 /// Whole or not at all, and never in place of something else.
 fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), NodeKeyError> {
-    let write = || {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Made with mode 0600.
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
-        file.write_all(content)?;
-        file.as_file().set_permissions(Permissions::from_mode(mode))?;
-        file.as_file().sync_all()?;
-        file.persist_noclobber(path)?;
-        fs::File::open(directory)?.sync_all()
-    };
-    write().map_err(|source: io::Error| NodeKeyError::Unwritable { path: path.to_owned(), source })
+    trellis_files::create(path, content, mode)
+        .map_err(|source| NodeKeyError::Unwritable { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

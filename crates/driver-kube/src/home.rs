@@ -1,14 +1,11 @@
 //! Copies of what users of a federation need, as files: whom to trust, and the first administrator's token. What counts is in
 //! the cluster, and they are written again from there.
 
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use trellis_files::private;
 use trellis_spec::Name;
-
-const PRIVATE_DIRECTORY: u32 = 0o700;
-const PRIVATE_FILE: u32 = 0o600;
 
 #[derive(Debug, Clone)]
 pub struct Home(PathBuf);
@@ -31,18 +28,12 @@ impl Home {
         self.0.join("coordinator.address")
     }
 
-    /// It appears whole.
     pub fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         if std::fs::read(path).is_ok_and(|known| known == content) {
             return Ok(());
         }
-        std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(&self.0)?;
-        let half = path.with_extension("new");
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(&half)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&half, path)
+        private::make_directory(&self.0)?;
+        private::replace(path, content)
     }
 
     /// Nothing is left to trust, or to be the administrator of.

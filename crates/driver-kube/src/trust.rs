@@ -200,8 +200,7 @@ impl Owner<'_> {
     }
 
     fn copy(&self, path: &Path, content: &[u8]) -> Result<(), Trouble> {
-        let failed = |error| Trouble::new(Kind::Refused, format!("{} cannot be written: {error}", path.display()));
-        self.home.write(path, content).map_err(failed)
+        self.home.write(path, content).map_err(|error| Trouble::new(Kind::Refused, error.to_string()))
     }
 }
 
@@ -214,8 +213,7 @@ pub async fn copies(cluster: &Cluster, home: &Home, id: &ResourceId) -> Result<(
     for (name, key, path) in secrets {
         let Some(secret) = cluster.get(SECRET, &name).await? else { continue };
         if let Some(content) = entries(&secret).remove(key) {
-            let failed = |error| Trouble::new(Kind::Refused, format!("{} cannot be written: {error}", path.display()));
-            home.write(&path, &content).map_err(failed)?;
+            home.write(&path, &content).map_err(|error| Trouble::new(Kind::Refused, error.to_string()))?;
         }
     }
     Ok(())

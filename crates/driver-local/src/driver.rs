@@ -11,6 +11,7 @@ use futures_util::{StreamExt, stream};
 use rustix::fs::{FlockOperation, flock};
 use tokio::task::JoinSet;
 use trellis_clock::now_ms;
+use trellis_files::private;
 use trellis_plan::{
     Action, Call, Capabilities, Desired, Driver, Observation, Offer, Order, Orders, Outcome, ResourceId, Seen,
     Sighting, Spec, Verb,
@@ -25,7 +26,7 @@ use crate::recipe::admin_token;
 use crate::record::Record;
 use crate::sight::{sight, tell_idle};
 use crate::world::{Claim, Wake, World};
-use crate::{disk, gpus, keeper, launch, orders, tls};
+use crate::{gpus, keeper, launch, tls};
 
 /// Parts that are asked at the same time.
 const ASKED_AT_ONCE: usize = 64;
@@ -71,9 +72,9 @@ impl LocalDriver {
             move |source| OpenError::Directory { path, source }
         };
         let directory = &settings.directory;
-        disk::make_directory(directory).map_err(failed(directory))?;
+        private::make_directory(directory).map_err(failed(directory))?;
         let home = Home::new(directory.canonicalize().map_err(failed(directory))?);
-        disk::make_directory(&home.federations()).map_err(failed(directory))?;
+        private::make_directory(&home.federations()).map_err(failed(directory))?;
         let lock = File::create(home.lock()).map_err(failed(directory))?;
         if !take(&lock) {
             return Err(OpenError::InUse { path: settings.directory });
@@ -294,8 +295,8 @@ impl LocalDriver {
         let (orders, path, directory) =
             (orders.clone(), self.world.home.orders(federation), self.world.home.federation(federation));
         blocking(move || {
-            disk::make_directory(&directory)?;
-            orders::write(&orders, &path)
+            private::make_directory(&directory)?;
+            private::replace_json(&path, &orders)
         })
         .await
     }
@@ -304,7 +305,7 @@ impl LocalDriver {
     async fn create(&self, desired: &Desired, order: Order) -> io::Result<Outcome> {
         let record = Record::new(desired.clone(), order, now_ms());
         let directory = self.world.home.part(&desired.id);
-        blocking(move || disk::make_directory(&directory)).await?;
+        blocking(move || private::make_directory(&directory)).await?;
         write(&self.world.home, &record).await?;
         let state = State { is_new: true, ..State::new(record, Vec::new()) };
         self.insert(Part::new(desired.id.clone(), state));

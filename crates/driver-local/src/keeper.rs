@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use trellis_clock::now_ms;
+use trellis_files::private;
 
 use crate::launch::{Launched, launch, told};
 use crate::part::{Failure, Part, Running, Step, blocking, write};
@@ -15,7 +16,7 @@ use crate::process::Ending;
 use crate::recipe::Probe;
 use crate::record::Record;
 use crate::world::World;
-use crate::{disk, ending, enrolment, orders, tls};
+use crate::{ending, enrolment, tls};
 
 /// While something starts it is asked so often whether it works.
 const LOOK: Duration = Duration::from_millis(15);
@@ -136,7 +137,7 @@ async fn remove(world: &Arc<World>, part: &Part) -> io::Result<()> {
     let mut orders = orders.lock().await;
     orders.gone.insert(part.id.clone(), record.order);
     let (noted, path) = (orders.clone(), world.home.orders(&part.id.federation));
-    blocking(move || orders::write(&noted, &path)).await?;
+    blocking(move || private::replace_json(&path, &noted)).await?;
     let (cleared, id) = (Arc::clone(world), part.id.clone());
     blocking(move || clear(&cleared, &id)).await?;
     if world.is_last(&part.id) {
@@ -158,7 +159,7 @@ fn clear(world: &World, id: &trellis_plan::ResourceId) -> io::Result<()> {
     if let Some(short) = home.short_state(id) {
         let _ = std::fs::remove_file(short);
     }
-    disk::remove_directory(&home.part(id), &home.record(id))?;
+    private::remove_directory(&home.part(id), &home.record(id))?;
     // The site's own goes with its last part.
     let _ = home.part(id).parent().map(std::fs::remove_dir);
     Ok(())

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trellis_client::Token;
+use trellis_files::private;
 use trellis_plan::{ResourceId, Spec};
 use trellis_spec::{Containers, Persistence, Resources, Runtime};
 
@@ -16,7 +17,7 @@ use crate::process::{Ending, Process};
 use crate::recipe::{Place, Probe, Program, Recipe, admin_token, recipe};
 use crate::record::{Record, Wish};
 use crate::world::{Claim, World};
-use crate::{disk, ending, enrolment, logs, tls};
+use crate::{ending, enrolment, logs, tls};
 
 /// What came of it.
 pub enum Launched {
@@ -80,7 +81,7 @@ async fn prepare(world: &Arc<World>, record: &Record, spec: &Spec, is_new: bool)
     let place = place(world, &record.id, spec, &claim);
     let recipe = recipe(spec, &place).map_err(|problems| problems.join("; "))?;
     let files = recipe.files.clone();
-    let write = move || files.iter().try_for_each(|(path, text)| disk::replace(path, text.as_bytes()));
+    let write = move || files.iter().try_for_each(|(path, text)| private::replace(path, text.as_bytes()));
     blocking(write).await.map_err(|error| error.to_string())?;
     Ok((claim, recipe))
 }
@@ -89,9 +90,9 @@ async fn prepare(world: &Arc<World>, record: &Record, spec: &Spec, is_new: bool)
 fn arrange(world: &World, id: &ResourceId, spec: &Spec, had: &Claim) -> Result<Claim, String> {
     let home = &world.home;
     let told = |error: io::Error| error.to_string();
-    disk::make_directory(&home.state(id)).map_err(told)?;
+    private::make_directory(&home.state(id)).map_err(told)?;
     if let Spec::Coordinator(spec) = spec {
-        disk::make_directory(&home.models(&id.federation)).map_err(told)?;
+        private::make_directory(&home.models(&id.federation)).map_err(told)?;
         if spec.containers == Some(Containers::No) && spec.resources != Resources::default() {
             tracing::warn!(part = %id, "coordinator.resources has no effect where its SuperLink is a process");
         }
@@ -112,16 +113,13 @@ fn provide_token(path: &Path) -> io::Result<()> {
     if path.exists() {
         return Ok(());
     }
-    disk::make_directory(path.parent().unwrap_or(path))?;
-    match disk::replace(path, format!("{}\n", Token::draw().reveal()).as_bytes()) {
-        // A driver that was closed during a launch may still write the token.
-        Err(_) if path.exists() => Ok(()),
-        other => other,
-    }
+    private::make_directory(path.parent().unwrap_or(path))?;
+    // Not replaced: a driver that was closed during a launch may still write the token.
+    private::create_if_absent(path, format!("{}\n", Token::draw().reveal()).as_bytes())
 }
 
 fn point(link: &Path, to: &Path) -> io::Result<()> {
-    disk::make_directory(link.parent().unwrap_or(link))?;
+    private::make_directory(link.parent().unwrap_or(link))?;
     match std::os::unix::fs::symlink(to, link) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,

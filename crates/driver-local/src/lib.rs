@@ -4,7 +4,6 @@
 //! `recipe` says what is started for a part, and is pure; `record` is what is kept of it; `part` follows from both what is
 //! to be done next; `keeper`, `launch` and `ending` do it; `sight` tells what is there.
 
-mod disk;
 mod driver;
 mod ending;
 mod enrolment;
@@ -14,7 +13,6 @@ mod keeper;
 mod launch;
 mod logs;
 mod mark;
-mod orders;
 mod packages;
 mod part;
 mod ports;

@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use trellis_files::private;
 use trellis_plan::{Desired, Generation, Millis, Order, ResourceId};
 
-use crate::disk;
 use crate::process::Identity;
 use crate::recipe::Ports;
 
@@ -98,7 +98,7 @@ impl Record {
 
     /// `Ok(None)`: there is none.
     pub fn read(path: &Path) -> io::Result<Option<Record>> {
-        let Some(text) = disk::read(path)? else { return Ok(None) };
+        let Some(text) = private::read(path)? else { return Ok(None) };
         let unreadable = |why: String| {
             let text = format!("the record {} cannot be understood: {why}", path.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
@@ -111,7 +111,6 @@ impl Record {
     }
 
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(self).expect("a record has only text keys, so it always has a JSON form");
-        disk::replace(path, &text)
+        private::replace_json(path, self)
     }
 }

@@ -5,12 +5,12 @@ use std::io;
 use std::path::PathBuf;
 
 use trellis_clock::now_unix;
+use trellis_files::private;
 use trellis_pki::authority::{Authority, CA_VALIDITY, LEAF_VALIDITY, Order};
 use trellis_pki::{Endpoint, UnixSeconds};
 use trellis_plan::Spec;
 use trellis_spec::{Name, Tls};
 
-use crate::disk;
 use crate::home::Home;
 use crate::recipe::{ServedFiles, TlsFiles};
 
@@ -87,7 +87,7 @@ pub fn issue(home: &Home, federation: &Name, advertised: &[String]) -> Result<()
 fn open(home: &Home, federation: &Name, now: UnixSeconds) -> Result<Authority, String> {
     let directory = home.authority(federation);
     let above = directory.parent().unwrap_or(&directory);
-    disk::make_directory(above).map_err(|error| error.to_string())?;
+    private::make_directory(above).map_err(|error| error.to_string())?;
     let told =
         |error: trellis_pki::Error| format!("the authority in {} fails: {}", directory.display(), explain(&error));
     // Also one that a crash left half made is made anew; a damaged one is not.

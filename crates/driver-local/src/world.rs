@@ -5,13 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use trellis_files::private;
 use trellis_plan::{Orders, Part as Role, ResourceId, Spec};
 use trellis_spec::{Gpu, GpuVendor, Name};
 
 use crate::home::Home;
 use crate::part::Part;
 use crate::recipe::Ports;
-use crate::{gpus, orders, ports};
+use crate::{gpus, ports};
 
 pub type Wake = Arc<dyn Fn(&Name) + Send + Sync>;
 
@@ -94,7 +95,8 @@ impl World {
         if let Some(known) = all.get(federation) {
             return Ok(Arc::clone(known));
         }
-        let read = Arc::new(tokio::sync::Mutex::new(orders::read(&self.home.orders(federation))?));
+        let orders: Orders = private::read_json(&self.home.orders(federation))?.unwrap_or_default();
+        let read = Arc::new(tokio::sync::Mutex::new(orders));
         all.insert(federation.clone(), Arc::clone(&read));
         Ok(read)
     }

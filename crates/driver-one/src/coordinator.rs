@@ -8,10 +8,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use trellis_client::{CreateJoinToken, Patience, Security, SuperLink, Target, Token, Trust};
+use trellis_files::private;
 use trellis_one::keys;
 use trellis_plan::ResourceId;
 
-use crate::disk;
 use crate::home::Home;
 use crate::view::VmSeen;
 
@@ -42,23 +42,23 @@ impl Coordinator {
     }
 
     pub fn read(home: &Home) -> io::Result<Option<Coordinator>> {
-        disk::read_json(&home.coordinator())
+        private::read_json(&home.coordinator())
     }
 
     /// For the other drivers, and the authorities for users.
     pub fn write(&self, home: &Home) -> io::Result<()> {
         match self.trust.as_ref().and_then(|text| STANDARD.decode(text).ok()) {
-            Some(pem) => disk::write(&home.trust(), &pem)?,
-            None => disk::remove(&home.trust())?,
+            Some(pem) => private::replace(&home.trust(), &pem)?,
+            None => private::remove(&home.trust())?,
         }
-        disk::write_json(&home.coordinator(), self)
+        private::replace_json(&home.coordinator(), self)
     }
 
     /// What only this coordinator had goes with it.
     pub fn remove(home: &Home) -> io::Result<()> {
-        disk::remove(&home.coordinator())?;
-        disk::remove(&home.trust())?;
-        disk::remove(&home.admin_token())
+        private::remove(&home.coordinator())?;
+        private::remove(&home.trust())?;
+        private::remove(&home.admin_token())
     }
 
     /// Asks the SuperLink for something that a node may join with.
@@ -81,6 +81,6 @@ impl Coordinator {
 }
 
 fn read_token(path: &Path) -> Result<Token, String> {
-    let text = disk::read(path).map_err(|error| error.to_string())?.unwrap_or_default();
+    let text = private::read(path).map_err(|error| error.to_string())?.unwrap_or_default();
     Token::parse(&String::from_utf8_lossy(&text)).map_err(|error| format!("{}: {error}", path.display()))
 }

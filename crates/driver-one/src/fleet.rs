@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 use trellis_clock::now_ms;
+use trellis_files::private;
 use trellis_one::keys::TRELLIS_INSTANCE;
 use trellis_plan::{
     Action, Desired, Millis, Observation, Offer, Orders, Outcome, PoolRules, ResourceId, Seen, Sighting, Spec, Verb,
@@ -19,7 +20,6 @@ use trellis_plan::{
 use trellis_spec::Name;
 
 use crate::cloud::{Cloud, Trouble};
-use crate::disk;
 use crate::driver::{HouseSettings, Wake};
 use crate::home::Home;
 use crate::keeper::Pace;
@@ -91,7 +91,7 @@ impl Fleet {
     /// Reads what earlier drivers left. `Err`: why nothing can be done here.
     pub fn open(settings: &HouseSettings, federation: &Name, site: &Name, cloud: &Arc<Cloud>) -> io::Result<Fleet> {
         let home = Home::new(&settings.directory, federation, site);
-        disk::make_directory(&home.records())?;
+        private::make_directory(&home.records())?;
         let lock = File::create(home.lock())?;
         if !take(&lock) {
             let text = format!("another control plane is at work in {}", home.site().display());
@@ -104,7 +104,7 @@ impl Fleet {
                 Err(why) => drop(unreadable.insert(id, why)),
             }
         }
-        let orders = disk::read_json(&home.orders())?.unwrap_or_default();
+        let orders = private::read_json(&home.orders())?.unwrap_or_default();
         let state = State {
             records,
             unreadable,
@@ -258,7 +258,7 @@ impl Fleet {
         }
         let mut orders = state.orders.clone();
         if orders.advance(action.order.fence) {
-            disk::write_json(&self.home.orders(), &orders)?;
+            private::replace_json(&self.home.orders(), &orders)?;
             state.orders = orders;
         }
         let outcome = match state.records.get(id).cloned() {
@@ -331,7 +331,7 @@ impl Fleet {
     }
 
     pub fn note(&self, state: &mut State, record: Record) -> io::Result<()> {
-        disk::write_json(&self.home.record(&record.id), &record)?;
+        private::replace_json(&self.home.record(&record.id), &record)?;
         state.records.insert(record.id.clone(), record);
         Ok(())
     }
@@ -339,7 +339,7 @@ impl Fleet {
     fn note_gone(&self, state: &mut State, id: &ResourceId, order: trellis_plan::Order) -> io::Result<()> {
         let mut orders = state.orders.clone();
         orders.gone.insert(id.clone(), order);
-        disk::write_json(&self.home.orders(), &orders)?;
+        private::replace_json(&self.home.orders(), &orders)?;
         state.orders = orders;
         Ok(())
     }
@@ -348,7 +348,7 @@ impl Fleet {
     pub fn note_over(&self, state: &mut State, id: &ResourceId) -> io::Result<()> {
         let Some(order) = state.records.get(id).map(|record| record.order) else { return Ok(()) };
         self.note_gone(state, id, order)?;
-        disk::remove(&self.home.record(id))?;
+        private::remove(&self.home.record(id))?;
         state.records.remove(id);
         Ok(())
     }
@@ -429,7 +429,7 @@ fn read_records(home: &Home, federation: &Name, site: &Name) -> io::Result<Vec<F
         let is_record = path.extension().is_some_and(|extension| extension == "json");
         let name = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_record);
         let Some(id) = name.and_then(|name| id_of(federation, site, name)) else { continue };
-        let record = match disk::read_json::<Record>(&path) {
+        let record = match private::read_json::<Record>(&path) {
             Ok(Some(record)) if record.version == VERSION => Ok(record),
             Ok(Some(record)) => {
                 Err(format!("{} is of form {}, and this program knows {VERSION}", path.display(), record.version))

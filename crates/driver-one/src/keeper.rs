@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trellis_clock::now_ms;
+use trellis_files::private;
 use trellis_plan::{Phase, ResourceId, Sighting};
 use trellis_spec::OneSite;
 
 use crate::cloud::{Cloud, Trouble};
 use crate::coordinator::Coordinator;
-use crate::disk;
 use crate::fleet::{Fleet, State};
 use crate::next::{Ground, Next, Step, lacks_token, next, settle};
 use crate::record::Record;
@@ -217,7 +217,7 @@ fn recover_secrets(fleet: &Fleet, view: &View) -> io::Result<()> {
     secrets::restore(&fleet.home.admin_token(), all().find_map(|found| found.admin_token.as_deref()))?;
     let tunnel_key = all().find_map(|found| found.tunnel_key.as_deref());
     if tunnel_key.is_some() {
-        disk::make_directory(&fleet.home.tunnels())?;
+        private::make_directory(&fleet.home.tunnels())?;
     }
     secrets::restore(&fleet.home.tunnel_key(&fleet.site), tunnel_key)
 }
@@ -281,7 +281,7 @@ fn trust(fleet: &Fleet) -> io::Result<Option<String>> {
     if let Some(coordinator) = Coordinator::read(&fleet.home)? {
         return Ok(coordinator.trust);
     }
-    let pem = fleet.trust.as_ref().map(|path| disk::read(path)).transpose()?.flatten();
+    let pem = fleet.trust.as_ref().map(|path| private::read(path)).transpose()?.flatten();
     Ok(pem.map(|pem| base64::engine::general_purpose::STANDARD.encode(pem)))
 }
 

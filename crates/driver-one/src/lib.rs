@@ -6,7 +6,6 @@
 
 mod cloud;
 mod coordinator;
-mod disk;
 mod driver;
 mod examine;
 mod fleet;

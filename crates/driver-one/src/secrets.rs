@@ -7,11 +7,11 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use trellis_files::private;
 use trellis_plan::{Spec, Tunnel};
 use trellis_spec::{Name, Tls};
 use trellis_tunnel::PrivateKey;
 
-use crate::disk;
 use crate::home::Home;
 
 const TOKEN_BYTES: usize = 32;
@@ -63,7 +63,7 @@ impl Secrets {
 }
 
 fn tunnel_keys(home: &Home, site: &Name, tunnel: &Tunnel) -> io::Result<TunnelKeys> {
-    disk::make_directory(&home.tunnels())?;
+    private::make_directory(&home.tunnels())?;
     let make = || PrivateKey::generate().map(|key| key.reveal()).map_err(io::Error::other);
     let private = |site: &Name| kept(&home.tunnel_key(site), make);
     let own = private(site)?;
@@ -77,25 +77,25 @@ fn tunnel_keys(home: &Home, site: &Name, tunnel: &Tunnel) -> io::Result<TunnelKe
 
 /// A secret that stays what it was made: of two that make it at once, one is read by both.
 fn kept(path: &Path, make: impl Fn() -> io::Result<String>) -> io::Result<String> {
-    if let Some(text) = disk::read(path)? {
+    if let Some(text) = private::read(path)? {
         let text = String::from_utf8(text).map_err(io::Error::other)?;
         return Ok(text.trim().to_owned());
     }
-    disk::write_once(path, make()?.as_bytes())?;
+    private::create_if_absent(path, make()?.as_bytes())?;
     kept(path, make)
 }
 
 /// Writes a recovered secret if the file is missing. An existing file is kept.
 pub fn restore(path: &Path, found: Option<&str>) -> io::Result<()> {
     match found {
-        Some(secret) if disk::read(path)?.is_none() => disk::write_once(path, secret.as_bytes()),
+        Some(secret) if private::read(path)?.is_none() => private::create_if_absent(path, secret.as_bytes()),
         _ => Ok(()),
     }
 }
 
 fn base64(path: &Path) -> io::Result<String> {
     let missing = || io::Error::new(io::ErrorKind::NotFound, format!("{} is not there", path.display()));
-    Ok(STANDARD.encode(disk::read(path)?.ok_or_else(missing)?))
+    Ok(STANDARD.encode(private::read(path)?.ok_or_else(missing)?))
 }
 
 fn random<const N: usize>() -> io::Result<[u8; N]> {

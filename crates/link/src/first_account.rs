@@ -1,9 +1,8 @@
 //! The first administrator: made where accounts are on and there is none, with a token that is drawn here or was chosen by whoever
 //! starts the SuperLink.
 
-use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 use trellis_client::Token;
 use trellis_core::Seconds;
@@ -65,7 +64,7 @@ async fn drawn(link: &Link) -> Result<(), ServeError> {
     let path = link.store().directory().path().join(DRAWN_TOKEN_FILE);
     let (token, hash) = new_token();
     // Before the account: a token without an account is replaced at the next start, the reverse would be lost.
-    write_private(&path, &token)
+    trellis_files::replace(&path, format!("{token}\n").as_bytes(), trellis_files::PRIVATE_FILE)
         .map_err(|source| ServeError::AdminToken { path: path.display().to_string(), source })?;
     let (id, now) = (hex(&random::<8>()), link.now());
     let made = link.write(move |tx| {
@@ -127,16 +126,6 @@ fn read(path: &Path) -> Result<Token, String> {
     }
     let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     chosen_token(&text, about.mode())
-}
-
-fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::io::Write as _;
-    let new: PathBuf = path.with_extension("new");
-    let _ = std::fs::remove_file(&new);
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)
 }
 
 #[cfg(test)]

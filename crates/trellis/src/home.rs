@@ -4,8 +4,7 @@
 mod lock;
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -101,11 +100,8 @@ impl Home {
 
     /// Tells everybody who looks into this home who serves: all of it or nothing.
     pub fn announce(&self, serving: &Serving) -> io::Result<()> {
-        let (path, new) = (self.server_file(), self.directory.join(format!("server.json.{}", std::process::id())));
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(&serde_json::to_vec(serving).expect("it is plain data"))?;
-        file.sync_all()?;
-        fs::rename(new, path)
+        let text = serde_json::to_vec(serving).expect("it is plain data");
+        trellis_files::replace(&self.server_file(), &text, trellis_files::PRIVATE_FILE)
     }
 
     /// Nobody serves any more, on purpose.

@@ -17,7 +17,7 @@ fn file(content: &str, mode: u32) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("node.key");
     fs::write(&path, content).unwrap();
-    fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     (directory, path)
 }
 

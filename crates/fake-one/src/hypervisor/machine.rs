@@ -2,7 +2,6 @@
 //! guest's own scripts make of them.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 
 use crate::cloud::{Cloud, Id};
@@ -65,22 +64,13 @@ impl Machine {
         for (name, text) in files {
             let path = directory.join(name);
             match text {
-                Some(text) => whole(&path, &text)?,
+                Some(text) => trellis_files::replace(&path, text.as_bytes(), trellis_files::PUBLIC_FILE)?,
                 None if path.exists() => std::fs::remove_file(&path)?,
                 None => {}
             }
         }
         Ok(())
     }
-}
-
-/// Never half a file.
-fn whole(path: &Path, text: &str) -> std::io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = std::fs::File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)
 }
 
 #[cfg(test)]

@@ -394,8 +394,6 @@ pub fn install_program(assets: &Path) -> io::Result<PathBuf> {
         return Ok(path);
     }
     std::fs::create_dir_all(assets)?;
-    let mut file = tempfile::NamedTempFile::new_in(assets)?;
-    io::Write::write_all(&mut file, PROGRAM)?;
-    file.persist(&path).map_err(|error| error.error)?;
+    trellis_files::replace(&path, PROGRAM, trellis_files::PRIVATE_FILE)?;
     Ok(path)
 }

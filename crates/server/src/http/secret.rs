@@ -1,15 +1,16 @@
 //! Tokens as they are made, and the first one: whoever can read the home directory of the control plane is its
 //! administrator, by the token in `admin.token`.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use trellis_api::Role;
 use trellis_client::Token;
 use trellis_clock::now_ms;
 use trellis_digest::sha256;
+use trellis_files as files;
 use trellis_registry::{NewToken, Registry, RegistryError};
 
 const FILE: &str = "admin.token";
@@ -48,18 +49,8 @@ pub async fn provide_admin(home: &Path, registry: &Registry) -> Result<(), Admin
             // Known before it is told: a crash between the two costs an entry that nobody has.
             let new = NewToken { name: "admin.token".to_owned(), role, sha256: hash, expires_ms: None };
             registry.issue_token(&new, now_ms()).await?;
-            write_private(&path, &token).map_err(failed)
+            files::replace(&path, format!("{token}\n").as_bytes(), files::PRIVATE_FILE).map_err(failed)
         }
         Err(error) => Err(failed(error)),
     }
-}
-
-/// Whole or not at all, and never readable by others.
-fn write_private(path: &Path, token: &str) -> io::Result<()> {
-    let beside = path.with_extension("token.new");
-    let _ = fs::remove_file(&beside);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    writeln!(file, "{token}")?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
 }

@@ -1,6 +1,6 @@
 //! `trellis app sign`: signs the app in a directory, for SuperNodes with `--trusted-entities`. Calls no SuperLink.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -54,7 +54,7 @@ pub fn run(args: &SignArgs) -> Result<ExitCode, Trouble> {
     let path = args.directory.join(SIGNATURES_FILE);
     let mut signatures = read(&path)?;
     signatures.0.insert(args.name.clone(), key.sign(&fab.content));
-    write(&path, &signatures.to_text()).map_err(|error| {
+    trellis_files::replace(&path, signatures.to_text().as_bytes(), trellis_files::PUBLIC_FILE).map_err(|error| {
         let advice = "make the directory writable, or sign a copy of it";
         Trouble::failed(format!("{} cannot be written: {error}", path.display()), Some(advice))
     })?;
@@ -96,14 +96,4 @@ fn read(path: &Path) -> Result<Signatures, Trouble> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Signatures::default()),
         Err(error) => Err(failed(format!("{} cannot be read: {error}", path.display()))),
     }
-}
-
-/// Replaces the file whole, readable as other files of the app.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
-    file.persist(path)?;
-    Ok(())
 }

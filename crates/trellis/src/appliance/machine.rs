@@ -2,9 +2,9 @@
 //! What the context means is `trellis_appliance::machine`'s.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -103,11 +103,7 @@ fn put(root: &Path, file: &File) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(parent)?;
     }
-    let draft = path.with_extension("draft");
-    let mut opened = OpenOptions::new().write(true).create(true).truncate(true).mode(file.mode).open(&draft)?;
-    opened.write_all(&file.content)?;
-    opened.sync_all()?;
-    fs::rename(&draft, &path)
+    trellis_files::replace(&path, &file.content, file.mode)
 }
 
 #[cfg(test)]

@@ -2,10 +2,8 @@
 //! a network. It ends with the run, and leaves nothing behind but what it was told to keep.
 
 use std::collections::BTreeMap;
-use std::fs::DirBuilder;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,6 +11,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use trellis_client::{ListNodes, Security, SuperLink, Target, Token};
+use trellis_files::private;
 use trellis_link::config::{AppTrust, Config as LinkConfig, Isolation, Keepalive, Limits, StateLocation};
 use trellis_link::{ServeError, SuperLink as Link};
 use trellis_node::config::{self as node, AppMode, Config as NodeConfig, Spare, WarmSettings};
@@ -155,11 +154,9 @@ impl Federation {
 
 /// Generates a token for each start. Only this user can read it.
 fn provide_token(directory: &Path) -> io::Result<Token> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    private::make_directory(directory)?;
     let token = Token::draw();
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
-    file.write_all(token.reveal().as_bytes())?;
-    file.persist(directory.join(ADMIN_TOKEN))?;
+    private::replace(&directory.join(ADMIN_TOKEN), token.reveal().as_bytes())?;
     Ok(token)
 }
 

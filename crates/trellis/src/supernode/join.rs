@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use tempfile::NamedTempFile;
 use trellis_spec::yaml;
 
 use crate::private_dir;
@@ -206,11 +205,7 @@ fn index(entries: &Entries, node: Option<&str>) -> Result<u32, Wrong> {
 fn keep(directory: &Path, entries: &Entries, files: &[String]) -> io::Result<()> {
     private_dir::claim(directory).map_err(io::Error::other)?;
     for name in files {
-        // Made with mode 0600.
-        let mut file = NamedTempFile::new_in(directory)?;
-        file.write_all(&entries[name])?;
-        file.as_file().sync_all()?;
-        file.persist(directory.join(name)).map_err(|failed| failed.error)?;
+        trellis_files::replace(&directory.join(name), &entries[name], trellis_files::PRIVATE_FILE)?;
     }
     Ok(())
 }
