@@ -37,6 +37,9 @@ ONCE = {
 }
 # The name in sources where it is not that of the package.
 LIBRARY_NAMES = {"rustls-webpki": "webpki"}
+# Files of crates/spec that may name a kind of site: the kinds themselves, what is exported, and the reader of documents that
+# are always about Kubernetes. Beside them only the driver of a kind names it.
+KINDS = re.compile(r"spec/src/(site_kind(/.*)?|lib|operator)\.rs")
 pytestmark = pytest.mark.quick
 
 
@@ -124,3 +127,17 @@ def test_files_are_small():
         lines = [line.strip() for line in path.read_text().splitlines()]
         code = sum(1 for line in lines if line and not line.startswith("//"))
         assert code <= MAX_CODE_LINES, f"{path.relative_to(REPOSITORY)} has {code} lines of code: split it by a noun"
+
+
+def test_only_its_driver_names_a_kind_of_site():
+    sources = {path.relative_to(CRATES).as_posix(): path.read_text() for path in sorted(CRATES.glob("*/src/**/*.rs"))}
+    kinds = {kind for text in sources.values() for kind in re.findall(r"impl SiteFields for (\w+)", text)}
+    assert kinds >= {"LocalSite", "OneSite", "KubeSite"}
+    for kind in kinds:
+        named = {path for path, text in sources.items() if re.search(rf"\b{kind}\b", text)}
+        crates = {path.split("/")[0] for path in named if not KINDS.fullmatch(path)}
+        assert len(crates) <= 1 and all(crate.startswith("driver-") for crate in crates), (
+            f"{kind} is named in {crates}: what is different for a kind of site belongs behind plan::DriverKind"
+        )
+    for path, text in sources.items():
+        assert not re.search(r"\.kind\(\) *[!=]= *\"", text), f"{path} compares the kind of a site with a word"

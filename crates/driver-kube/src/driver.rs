@@ -1,36 +1,34 @@
 //! The driver port on Kubernetes. Whoever opens it finds again what was begun, whatever became of who began it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trellis_plan::{Action, Call, Capabilities, Desired, Driver, Observation, Outcome, Rendering};
-use trellis_spec::{KubeSite, Name};
+use trellis_plan::{
+    Action, Call, Capabilities, Desired, Driver, DriverContext, DriverKind, Observation, OpenDriver, OpenError,
+    Outcome, Rendering, ResourceId, TrustElsewhere,
+};
+use trellis_spec::{KubeSite, Name, Site, SiteConfig, SiteKind};
 
 use crate::cluster::Cluster;
 use crate::fleet::{Fleet, Memory};
 use crate::home::Home;
+use crate::names::log_command;
 use crate::preview::preview;
 
-/// The authorities of a coordinator that is not at a Kubernetes site, as a file.
-pub type TrustElsewhere = Arc<dyn Fn(&Name) -> Option<PathBuf> + Send + Sync>;
+/// Below the state directory of the control plane.
+const DIRECTORY: &str = "kubernetes";
 
 #[derive(Clone)]
-pub struct KubeHouseSettings {
+pub struct KubeSettings {
     /// Where copies are put of what users need.
     pub directory: PathBuf,
     pub trust: TrustElsewhere,
 }
 
-impl KubeHouseSettings {
-    pub fn new(directory: PathBuf) -> KubeHouseSettings {
-        KubeHouseSettings { directory, trust: Arc::new(|_: &Name| None) }
-    }
-}
-
 /// All Kubernetes sites of a control plane.
-pub struct KubeHouse {
-    settings: KubeHouseSettings,
+pub struct KubeSites {
+    settings: KubeSettings,
     /// One for each way in which a site was ever described.
     clusters: Mutex<Vec<Arc<Cluster>>>,
     memories: Mutex<BTreeMap<(Name, Name), Arc<Memory>>>,
@@ -38,18 +36,18 @@ pub struct KubeHouse {
 
 /// One site as a document has it.
 pub struct KubeDriver {
-    house: Arc<KubeHouse>,
+    sites: Arc<KubeSites>,
     site: Name,
     cluster: Arc<Cluster>,
 }
 
-impl KubeHouse {
+impl KubeSites {
     /// Nothing is asked before a site is used.
-    pub fn open(settings: KubeHouseSettings) -> Arc<KubeHouse> {
-        Arc::new(KubeHouse { settings, clusters: Mutex::default(), memories: Mutex::default() })
+    pub fn open(settings: KubeSettings) -> Arc<KubeSites> {
+        Arc::new(KubeSites { settings, clusters: Mutex::default(), memories: Mutex::default() })
     }
 
-    pub fn site(self: &Arc<Self>, site: &Name, kube: &KubeSite) -> KubeDriver {
+    pub fn namespace(self: &Arc<Self>, site: &Name, kube: &KubeSite) -> KubeDriver {
         let mut clusters = locked(&self.clusters);
         let known = clusters.iter().find(|cluster| cluster.site == *kube).cloned();
         let cluster = known.unwrap_or_else(|| {
@@ -57,22 +55,7 @@ impl KubeHouse {
             clusters.push(Arc::clone(&cluster));
             cluster
         });
-        KubeDriver { house: Arc::clone(self), site: site.clone(), cluster }
-    }
-
-    /// Whom users of a federation must trust; `None`: it has no TLS, or its coordinator is not made yet.
-    pub fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
-        trust_path(&self.settings.directory, federation)
-    }
-
-    /// The token of the SuperLink's first administrator.
-    pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(self.home(federation).admin_token()).filter(|path| path.exists())
-    }
-
-    /// Whether parts of a federation at a site are pods.
-    pub fn keeps(&self, federation: &Name, site: &Name) -> bool {
-        locked(&self.memories).contains_key(&(federation.clone(), site.clone()))
+        KubeDriver { sites: Arc::clone(self), site: site.clone(), cluster }
     }
 
     fn home(&self, federation: &Name) -> Home {
@@ -80,21 +63,16 @@ impl KubeHouse {
     }
 }
 
-/// The same, for those who only know where the copies are.
-pub fn trust_path(directory: &Path, federation: &Name) -> Option<PathBuf> {
-    Some(Home::new(directory, federation).trust()).filter(|path| path.exists())
-}
-
 impl KubeDriver {
     fn fleet(&self, federation: &Name) -> Fleet {
         let key = (federation.clone(), self.site.clone());
-        let memory = Arc::clone(locked(&self.house.memories).entry(key).or_default());
+        let memory = Arc::clone(locked(&self.sites.memories).entry(key).or_default());
         Fleet {
             federation: federation.clone(),
             site: self.site.clone(),
             cluster: Arc::clone(&self.cluster),
-            home: self.house.home(federation),
-            trust: Arc::clone(&self.house.settings.trust),
+            home: self.sites.home(federation),
+            trust: Arc::clone(&self.sites.settings.trust),
             memory,
         }
     }
@@ -122,10 +100,64 @@ impl Driver for KubeDriver {
             tokio::spawn(async move { fleet.tend().await });
         }
     }
+}
 
-    fn preview(&self, federation: &Name, site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
-        preview(&self.cluster.site, federation, site, wanted)
+impl OpenDriver for KubeSites {
+    fn site(self: Arc<Self>, site: &Site) -> Arc<dyn Driver> {
+        Arc::new(self.namespace(&site.name, &namespace(&site.config)))
     }
+
+    fn has_parts(&self, federation: &Name, site: &Name) -> bool {
+        locked(&self.memories).contains_key(&(federation.clone(), site.clone()))
+    }
+
+    fn describe_log<'a>(&'a self, site: Option<&'a Site>, id: &'a ResourceId) -> Call<'a, String> {
+        let command = site.and_then(|site| site.config.get()).map(|site| log_command(&site, id));
+        let command = command.map(|command| format!(": {command}")).unwrap_or_default();
+        let place = format!("the log of {} is in the cluster of site {}{command}", id.part.name(), id.site);
+        Box::pin(std::future::ready(place))
+    }
+
+    fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
+        Some(self.home(federation).trust()).filter(|path| path.exists())
+    }
+
+    fn token_path(&self, federation: &Name) -> Option<PathBuf> {
+        Some(self.home(federation).admin_token()).filter(|path| path.exists())
+    }
+}
+
+/// The driver of Kubernetes, for the registry of drivers.
+#[derive(Debug)]
+pub struct Kubernetes;
+
+impl DriverKind for Kubernetes {
+    fn site_kind(&self) -> SiteKind {
+        SiteKind::of::<KubeSite>()
+    }
+
+    fn open(&self, context: DriverContext) -> Result<Arc<dyn OpenDriver>, OpenError> {
+        let directory = context.directory.join(DIRECTORY);
+        Ok(KubeSites::open(KubeSettings { directory, trust: context.trust }))
+    }
+
+    fn is_same_connection(&self, one: &SiteConfig, other: &SiteConfig) -> bool {
+        let (one, other) = (namespace(one), namespace(other));
+        (one.kubeconfig, one.context, one.namespace) == (other.kubeconfig, other.context, other.namespace)
+    }
+
+    fn render(&self, federation: &Name, site: &Site, desired: &[Desired]) -> Vec<Rendering> {
+        preview(&namespace(&site.config), federation, desired)
+    }
+
+    fn copy_command(&self, site: &SiteConfig, _host: &str, directory: &str) -> Option<String> {
+        let namespace = namespace(site).namespace;
+        Some(format!("kubectl --namespace {namespace} cp POD:{directory} .  (POD: that of the coordinator)"))
+    }
+}
+
+fn namespace(site: &SiteConfig) -> KubeSite {
+    site.get().expect("the registry of drivers selects by kind")
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use trellis_clock::now_ms;
-use trellis_plan::{Action, Desired, Observation, Offer, Outcome, ResourceId, Seen, Spec, Verb};
+use trellis_plan::{Action, Desired, Observation, Offer, Outcome, ResourceId, Seen, Spec, TrustElsewhere, Verb};
 use trellis_spec::{Name, Persistence, Runtime, Tls};
 
 use crate::ask::{Told, ask};
 use crate::cluster::{Cluster, EVENT, POD, SERVICE, STATEFUL_SET, STORAGE_CLASS};
 use crate::dress::{Dressed, asleep, dress, onto, owned, same_claims};
-use crate::driver::TrustElsewhere;
 use crate::enrolment;
 use crate::home::Home;
 use crate::names::{self, Called};

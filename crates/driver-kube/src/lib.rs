@@ -37,6 +37,4 @@ mod trust;
 mod view;
 mod wish;
 
-pub use driver::{KubeDriver, KubeHouse, KubeHouseSettings, TrustElsewhere, trust_path};
-pub use names::log_command;
-pub use preview::preview;
+pub use driver::{KubeDriver, KubeSettings, KubeSites, Kubernetes};

@@ -15,7 +15,7 @@ use crate::wish::Place;
 /// Of the Service, unless the document says otherwise.
 const USUAL_FLEET_PORT: u16 = 9092;
 
-pub fn preview(kube: &KubeSite, federation: &Name, _site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
+pub fn preview(kube: &KubeSite, federation: &Name, wanted: &[Desired]) -> Vec<Rendering> {
     let port = wanted.iter().find_map(|desired| match &desired.spec {
         Spec::Coordinator(spec) => Some(spec.endpoints.fleet.map_or(USUAL_FLEET_PORT, |port| port.get())),
         Spec::Node(_) => None,
@@ -76,7 +76,7 @@ mod tests {
             ..testing::site()
         };
         let wanted = ["f/lab/coordinator", "f/lab/node/cpu-0"].map(testing::desired);
-        let shown = preview(&site, &wanted[0].id.federation, &wanted[0].id.site, &wanted);
+        let shown = preview(&site, &wanted[0].id.federation, &wanted);
         let text: String = shown.iter().map(|Rendering { title, text }| format!("# {title}\n{text}\n")).collect();
         check_golden("objects.yaml", &text);
     }
@@ -88,7 +88,7 @@ mod tests {
             spec.python = Some("/usr/bin/python3".into());
             spec.framework = Some(trellis_spec::Framework::PyTorch);
         }
-        let shown = preview(&testing::site(), &desired.id.federation, &desired.id.site, &[desired.clone()]);
+        let shown = preview(&testing::site(), &desired.id.federation, &[desired.clone()]);
         assert!(shown[0].text.contains("leave python out") && shown[0].text.contains("images.supernode"), "{shown:?}");
     }
 }

@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 use trellis_clock::now_ms;
 use trellis_files::private;
 use trellis_plan::{
-    Action, Call, Capabilities, Desired, Driver, Observation, Offer, Order, Orders, Outcome, ResourceId, Seen,
-    Sighting, Spec, Verb,
+    Action, Call, Capabilities, Desired, Driver, DriverContext, DriverKind, Observation, Offer, OpenDriver, Order,
+    Orders, Outcome, ResourceId, Seen, Sighting, Spec, Verb, Wake,
 };
-use trellis_spec::{Name, Tls};
+use trellis_spec::{LocalSite, Name, Site, SiteConfig, SiteKind, Tls};
 
 use crate::home::Home;
 use crate::mark::{Marked, scan};
@@ -25,7 +25,7 @@ use crate::process::Process;
 use crate::recipe::admin_token;
 use crate::record::Record;
 use crate::sight::{sight, tell_idle};
-use crate::world::{Claim, Wake, World};
+use crate::world::{Claim, World};
 use crate::{gpus, keeper, launch, tls};
 
 /// Parts that are asked at the same time.
@@ -88,33 +88,6 @@ impl LocalDriver {
         driver.find(&records, marked);
         driver.renew();
         Ok(driver)
-    }
-
-    /// What the programs of a part write.
-    pub fn log_path(&self, id: &ResourceId) -> PathBuf {
-        self.world.home.log(id)
-    }
-
-    /// Whom users of a federation must trust; `None`: it has no TLS, or is not here.
-    pub fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
-        let tls = self.coordinator(federation).and_then(|desired| match desired.spec {
-            Spec::Coordinator(spec) => Some(spec.tls),
-            Spec::Node(_) => None,
-        })?;
-        tls::trust(&self.world.home, federation, &tls)
-    }
-
-    /// Path of the token of the SuperLink's first administrator. `None` if no such file exists, for example because the
-    /// SuperLink runs elsewhere or has no accounts.
-    pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
-        let desired = self.coordinator(federation)?;
-        let Spec::Coordinator(spec) = &desired.spec else { return None };
-        Some(admin_token(spec, &self.world.home.state(&desired.id))).filter(|path| path.exists())
-    }
-
-    /// Where models of native runs are. They stay when the federation goes.
-    pub fn models_path(&self, federation: &Name) -> PathBuf {
-        self.world.home.models(federation)
     }
 
     fn coordinator(&self, federation: &Name) -> Option<Desired> {
@@ -315,7 +288,7 @@ impl LocalDriver {
 
 impl Driver for LocalDriver {
     fn capabilities(&self) -> Capabilities {
-        capabilities()
+        Local.capabilities()
     }
 
     fn observe<'a>(&'a self, federation: &'a Name, site: &'a Name) -> Call<'a, Observation> {
@@ -330,6 +303,64 @@ impl Driver for LocalDriver {
     }
 }
 
+impl OpenDriver for LocalDriver {
+    fn site(self: Arc<Self>, _site: &Site) -> Arc<dyn Driver> {
+        self
+    }
+
+    fn has_parts(&self, federation: &Name, site: &Name) -> bool {
+        !self.world.parts(|id| id.federation == *federation && id.site == *site).is_empty()
+    }
+
+    fn log_path(&self, id: &ResourceId) -> Option<PathBuf> {
+        Some(self.world.home.log(id))
+    }
+
+    /// Models stay when the federation is deleted.
+    fn models_path(&self, federation: &Name) -> Option<PathBuf> {
+        Some(self.world.home.models(federation))
+    }
+
+    fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
+        let tls = self.coordinator(federation).and_then(|desired| match desired.spec {
+            Spec::Coordinator(spec) => Some(spec.tls),
+            Spec::Node(_) => None,
+        })?;
+        tls::trust(&self.world.home, federation, &tls)
+    }
+
+    fn token_path(&self, federation: &Name) -> Option<PathBuf> {
+        let desired = self.coordinator(federation)?;
+        let Spec::Coordinator(spec) = &desired.spec else { return None };
+        Some(admin_token(spec, &self.world.home.state(&desired.id))).filter(|path| path.exists())
+    }
+}
+
+/// The driver of this machine, for the registry of drivers.
+#[derive(Debug)]
+pub struct Local;
+
+impl DriverKind for Local {
+    fn site_kind(&self) -> SiteKind {
+        SiteKind::of::<LocalSite>()
+    }
+
+    fn open(&self, context: DriverContext) -> Result<Arc<dyn OpenDriver>, trellis_plan::OpenError> {
+        let settings = LocalSettings { directory: context.directory, program: context.program };
+        Ok(Arc::new(LocalDriver::open(settings, context.wake)?))
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // Only the kernel's limits are known here. Nodes find out whether they may use them.
+        Capabilities { drain: true, limits: has_cgroups(), gpu: true, images: false }
+    }
+
+    /// There is one machine of the control plane.
+    fn is_same_connection(&self, _one: &SiteConfig, _other: &SiteConfig) -> bool {
+        true
+    }
+}
+
 /// What a driver was starting when it ended may hold its lock for a moment: until it has become its own program.
 fn take(lock: &File) -> bool {
     for _ in 0..LOCK_TRIES {
@@ -341,12 +372,7 @@ fn take(lock: &File) -> bool {
     false
 }
 
-/// Whether the kernel can hold processes to limits. Nodes find out whether they may use it.
-/// What the driver can do on this machine.
-pub fn capabilities() -> Capabilities {
-    Capabilities { drain: true, limits: has_cgroups(), gpu: true, images: false }
-}
-
+/// Whether the kernel can hold processes to limits.
 fn has_cgroups() -> bool {
     std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists()
 }

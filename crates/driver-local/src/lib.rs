@@ -24,5 +24,5 @@ mod sight;
 mod tls;
 mod world;
 
-pub use driver::{LocalDriver, LocalSettings, OpenError, capabilities};
+pub use driver::{Local, LocalDriver, LocalSettings, OpenError};
 pub use mark::STARTED;

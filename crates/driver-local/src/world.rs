@@ -6,15 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trellis_files::private;
-use trellis_plan::{Orders, Part as Role, ResourceId, Spec};
+use trellis_plan::{Orders, Part as Role, ResourceId, Spec, Wake};
 use trellis_spec::{Gpu, GpuVendor, Name};
 
 use crate::home::Home;
 use crate::part::Part;
 use crate::recipe::Ports;
 use crate::{gpus, ports};
-
-pub type Wake = Arc<dyn Fn(&Name) + Send + Sync>;
 
 pub struct World {
     pub home: Home,

@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::JoinSet;
 use trellis_one::keys::FL_ERROR;
-use trellis_plan::{Action, Call, Capabilities, Desired, Driver, Observation, Outcome, Rendering, ResourceId};
-use trellis_spec::{Name, OneSite};
+use trellis_plan::{
+    Action, Call, Capabilities, Desired, Driver, DriverContext, DriverKind, Observation, OpenDriver, OpenError,
+    Outcome, RejectedField, Rendering, ResourceId, TrustElsewhere, Wake,
+};
+use trellis_spec::{Name, OneSite, Site, SiteConfig, SiteFields, SiteKind};
 
 use crate::cloud::Cloud;
 use crate::fleet::Fleet;
@@ -17,31 +20,29 @@ use crate::memory::Limits;
 use crate::preview::preview;
 use crate::view::VmSeen;
 
-pub type Wake = Arc<dyn Fn(&Name) + Send + Sync>;
-/// The authorities of a coordinator that is not at an OpenNebula site, as a file.
-pub type TrustElsewhere = Arc<dyn Fn(&Name) -> Option<PathBuf> + Send + Sync>;
+/// The kind of its sites in documents; also its directory below the state directory of the control plane.
+pub const KIND: &str = OneSite::NAME;
 
 #[derive(Clone)]
-pub struct HouseSettings {
+pub struct OneSettings {
     /// Where the drivers of all OpenNebula sites keep things.
     pub directory: PathBuf,
     pub limits: Limits,
     pub pace: Pace,
     pub trust: TrustElsewhere,
-    /// Called with the name of a federation of which a part became ready, ended or went.
     pub wake: Wake,
 }
 
-impl HouseSettings {
-    pub fn new(directory: PathBuf, wake: Wake) -> HouseSettings {
+impl OneSettings {
+    pub fn new(directory: PathBuf, wake: Wake) -> OneSettings {
         let (limits, pace, trust) = (Limits::default(), Pace::default(), Arc::new(|_: &Name| None));
-        HouseSettings { directory, limits, pace, trust, wake }
+        OneSettings { directory, limits, pace, trust, wake }
     }
 }
 
 /// All OpenNebula sites of a control plane. Federations are taken up when they are first asked for, and kept from then on.
-pub struct OneHouse {
-    settings: HouseSettings,
+pub struct OneSites {
+    settings: OneSettings,
     fleets: Mutex<BTreeMap<(Name, Name), Arc<Fleet>>>,
     /// One for each way in which a site was ever described.
     clouds: Mutex<Vec<Arc<Cloud>>>,
@@ -50,19 +51,19 @@ pub struct OneHouse {
 
 /// One site as a document has it.
 pub struct OneDriver {
-    house: Arc<OneHouse>,
+    sites: Arc<OneSites>,
     site: Name,
     cloud: Arc<Cloud>,
 }
 
-impl OneHouse {
+impl OneSites {
     /// Needs a runtime when a site is used.
-    pub fn open(settings: HouseSettings) -> Arc<OneHouse> {
+    pub fn open(settings: OneSettings) -> Arc<OneSites> {
         let keepers = Mutex::new(JoinSet::new());
-        Arc::new(OneHouse { settings, fleets: Mutex::default(), clouds: Mutex::default(), keepers })
+        Arc::new(OneSites { settings, fleets: Mutex::default(), clouds: Mutex::default(), keepers })
     }
 
-    pub fn site(self: &Arc<Self>, site: &Name, one: &OneSite) -> OneDriver {
+    pub fn zone(self: &Arc<Self>, site: &Name, one: &OneSite) -> OneDriver {
         let mut clouds = locked(&self.clouds);
         let known = clouds.iter().find(|cloud| cloud.one == *one).cloned();
         let cloud = known.unwrap_or_else(|| {
@@ -70,32 +71,7 @@ impl OneHouse {
             clouds.push(Arc::clone(&cloud));
             cloud
         });
-        OneDriver { house: Arc::clone(self), site: site.clone(), cloud }
-    }
-
-    /// Whom users of a federation must trust; `None`: it has no TLS, or its coordinator has not said so yet.
-    pub fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(home::trust(&self.settings.directory, federation)).filter(|path| path.exists())
-    }
-
-    /// Whether parts of a federation at a site are machines of ours.
-    pub fn keeps(&self, federation: &Name, site: &Name) -> bool {
-        home::Home::new(&self.settings.directory, federation, site).site().is_dir()
-    }
-
-    /// The token of the SuperLink's first admin.
-    pub fn token_path(&self, federation: &Name) -> Option<PathBuf> {
-        Some(home::admin_token(&self.settings.directory, federation)).filter(|path| path.exists())
-    }
-
-    /// A text that says where the log of a part is.
-    pub async fn log_place(&self, id: &ResourceId) -> String {
-        let fleet = locked(&self.fleets).get(&(id.federation.clone(), id.site.clone())).cloned();
-        let vm = match fleet {
-            Some(fleet) => fleet.vm_of(id).await,
-            None => None,
-        };
-        log_place(id, vm.as_ref())
+        OneDriver { sites: Arc::clone(self), site: site.clone(), cloud }
     }
 
     fn fleet(&self, federation: &Name, site: &Name, cloud: &Arc<Cloud>) -> Result<Arc<Fleet>, String> {
@@ -114,7 +90,7 @@ impl OneHouse {
 
 impl OneDriver {
     fn fleet(&self, federation: &Name) -> Result<Arc<Fleet>, String> {
-        self.house.fleet(federation, &self.site, &self.cloud)
+        self.sites.fleet(federation, &self.site, &self.cloud)
     }
 }
 
@@ -150,13 +126,84 @@ impl Driver for OneDriver {
             fleet.hear(wanted);
         }
     }
+}
 
-    fn preview(&self, federation: &Name, site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
-        preview(&self.cloud.one, federation, site, wanted)
+impl OpenDriver for OneSites {
+    fn site(self: Arc<Self>, site: &Site) -> Arc<dyn Driver> {
+        let zone = zone(&site.config);
+        Arc::new(self.zone(&site.name, &zone))
+    }
+
+    fn has_parts(&self, federation: &Name, site: &Name) -> bool {
+        home::Home::new(&self.settings.directory, federation, site).site().is_dir()
+    }
+
+    fn describe_log<'a>(&'a self, _site: Option<&'a Site>, id: &'a ResourceId) -> Call<'a, String> {
+        Box::pin(async move {
+            let fleet = locked(&self.fleets).get(&(id.federation.clone(), id.site.clone())).cloned();
+            let vm = match fleet {
+                Some(fleet) => fleet.vm_of(id).await,
+                None => None,
+            };
+            describe_log(id, vm.as_ref())
+        })
+    }
+
+    fn trust_path(&self, federation: &Name) -> Option<PathBuf> {
+        Some(home::trust(&self.settings.directory, federation)).filter(|path| path.exists())
+    }
+
+    fn token_path(&self, federation: &Name) -> Option<PathBuf> {
+        Some(home::admin_token(&self.settings.directory, federation)).filter(|path| path.exists())
     }
 }
 
-fn log_place(id: &ResourceId, vm: Option<&VmSeen>) -> String {
+/// The driver of OpenNebula, for the registry of drivers.
+#[derive(Debug)]
+pub struct OpenNebula;
+
+impl DriverKind for OpenNebula {
+    fn site_kind(&self) -> SiteKind {
+        SiteKind::of::<OneSite>()
+    }
+
+    fn open(&self, context: DriverContext) -> Result<Arc<dyn OpenDriver>, OpenError> {
+        let settings = OneSettings::new(context.directory.join(KIND), context.wake);
+        Ok(OneSites::open(OneSettings { trust: context.trust, ..settings }))
+    }
+
+    fn is_same_connection(&self, one: &SiteConfig, other: &SiteConfig) -> bool {
+        let (one, other) = (zone(one), zone(other));
+        (one.endpoint, one.flow, one.zone, one.auth_file) == (other.endpoint, other.flow, other.zone, other.auth_file)
+    }
+
+    fn reject(&self, site: &SiteConfig) -> Vec<RejectedField> {
+        let zone = zone(site);
+        let urls = zone.plain_http().into_iter().filter(|_| !zone.allow_plain_http);
+        let advice = "use https; where the whole network is trusted, add allowPlainHttp: true beside it";
+        let rejected = urls.map(|(field, url)| RejectedField {
+            field,
+            what: format!("{url} is on another machine, and the credentials could be read on the way"),
+            advice,
+        });
+        rejected.collect()
+    }
+
+    fn render(&self, federation: &Name, site: &Site, desired: &[Desired]) -> Vec<Rendering> {
+        preview(&zone(&site.config), federation, &site.name, desired)
+    }
+
+    fn copy_command(&self, _site: &SiteConfig, host: &str, directory: &str) -> Option<String> {
+        Some(format!("scp -r 'root@{host}:{directory}' ."))
+    }
+}
+
+/// The fields of an OpenNebula site.
+pub fn zone(site: &SiteConfig) -> OneSite {
+    site.get().expect("the registry of drivers selects by kind")
+}
+
+fn describe_log(id: &ResourceId, vm: Option<&VmSeen>) -> String {
     let part = id.part.name();
     let Some(vm) = vm else { return format!("{part} has no VM at site {}, and so no log", id.site) };
     let address = vm.addresses.first().map_or("ADDRESS", String::as_str);
@@ -179,11 +226,11 @@ mod tests {
     #[test]
     fn the_place_of_a_log_names_the_vm_and_what_is_wrong_with_it() {
         let id = testing::id("f/lab/node/cpu-0");
-        assert_eq!(log_place(&id, None), "cpu-0 has no VM at site lab, and so no log");
+        assert_eq!(describe_log(&id, None), "cpu-0 has no VM at site lab, and so no log");
         let mut vm = testing::vm(4, &[(FL_ERROR, "port_busy: 9092")]);
         (vm.state, vm.addresses) = ("ACTIVE/RUNNING".to_owned(), vec!["10.0.0.4".to_owned()]);
         assert_eq!(
-            log_place(&id, Some(&vm)),
+            describe_log(&id, Some(&vm)),
             "the log of cpu-0 is in VM 4 at site lab (ACTIVE/RUNNING, 10.0.0.4): ssh root@10.0.0.4 journalctl -u \
              'trellis-*'; its agent says port_busy: 9092"
         );

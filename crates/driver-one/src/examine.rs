@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use trellis_one::{Datastore, Endpoint, Error, Image, Quota, User, VirtualNetwork, explain};
-use trellis_spec::OneSite;
+use trellis_spec::SiteConfig;
 
 use crate::cloud::{Callers, connect};
+use crate::driver::zone;
 use crate::render::template::{image_of, is_file};
 use crate::view::{ImageState, Named, image_state, named, unknown};
 
@@ -52,7 +53,8 @@ impl Finding {
 
 /// Checks a site as configured in a document. `gate`: endpoint of OneGate for VMs; the default is port 5030 of oned's
 /// host.
-pub async fn examine(one: &OneSite, gate: Option<&str>) -> Vec<Finding> {
+pub async fn examine(site: &SiteConfig, gate: Option<&str>) -> Vec<Finding> {
+    let one = &zone(site);
     let Callers { oned, flow } = match connect(one).await {
         Ok(callers) => callers,
         Err(trouble) => {

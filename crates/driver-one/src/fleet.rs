@@ -16,11 +16,12 @@ use trellis_files::private;
 use trellis_one::keys::TRELLIS_INSTANCE;
 use trellis_plan::{
     Action, Desired, Millis, Observation, Offer, Orders, Outcome, PoolRules, ResourceId, Seen, Sighting, Spec, Verb,
+    Wake,
 };
 use trellis_spec::Name;
 
 use crate::cloud::{Cloud, Trouble};
-use crate::driver::{HouseSettings, Wake};
+use crate::driver::OneSettings;
 use crate::home::Home;
 use crate::keeper::Pace;
 use crate::memory::{Limits, Memory};
@@ -89,7 +90,7 @@ pub struct State {
 
 impl Fleet {
     /// Reads what earlier drivers left. `Err`: why nothing can be done here.
-    pub fn open(settings: &HouseSettings, federation: &Name, site: &Name, cloud: &Arc<Cloud>) -> io::Result<Fleet> {
+    pub fn open(settings: &OneSettings, federation: &Name, site: &Name, cloud: &Arc<Cloud>) -> io::Result<Fleet> {
         let home = Home::new(&settings.directory, federation, site);
         private::make_directory(&home.records())?;
         let lock = File::create(home.lock())?;

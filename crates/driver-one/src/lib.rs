@@ -22,8 +22,7 @@ mod sight;
 mod testing;
 mod view;
 
-pub use driver::{HouseSettings, OneDriver, OneHouse, TrustElsewhere, Wake};
+pub use driver::{KIND, OneDriver, OneSettings, OneSites, OpenNebula};
 pub use examine::{Finding, Fitness, examine};
 pub use keeper::Pace;
 pub use memory::Limits;
-pub use preview::preview;

@@ -28,7 +28,9 @@ mod text;
 pub use action::{Action, Order, Outcome, Verb};
 pub use clock::Clock;
 pub use controller::{Controller, Heard, Pass, Preview, Settings};
-pub use driver::{Call, Driver, Rendering};
+pub use driver::{
+    Call, Driver, DriverContext, DriverKind, OpenDriver, OpenError, RejectedField, Rendering, TrustElsewhere, Wake,
+};
 pub use fleet::Fleet;
 pub use inventory::{Capabilities, Inventory};
 pub use ledger::{Applied, JoinedNode, LEDGER_VERSION, Ledger, PoolMemory, Tries};

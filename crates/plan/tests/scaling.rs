@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use trellis_plan::simulated::{Chance, World};
 use trellis_plan::{Inventory, Ledger, Observed, Planned, ResourceId, Sighting, Verb, Wanted, plan};
-use trellis_spec::{Change, Driver, Expression, Federation, MetricRule, Scaling, ScalingPolicy, Schedule, SiteRule};
+use trellis_spec::{Change, Expression, Federation, MetricRule, Scaling, ScalingPolicy, Schedule, SiteRule};
 
 const SEEDS: u64 = 200;
 const STEPS: u32 = 60;
@@ -39,7 +39,7 @@ fn scaling(chance: &mut Chance, is_cloud: bool) -> Scaling {
 fn federation(chance: &mut Chance) -> Federation {
     let mut federation = given::federation();
     federation.sites = vec![given::site("lab"), given::site("cloud")];
-    federation.sites[1].driver = Driver::OpenNebula(given::cloud());
+    federation.sites[1].config = given::cloud().into();
     for (index, name) in ["clinic", "van"].into_iter().enumerate() {
         let scaling = scaling(chance, index == 1);
         let count = chance.between(scaling.min.into(), scaling.max.into()) as u32;

@@ -5,4 +5,7 @@ mod http;
 mod platform;
 
 pub use http::{Bound, Limits, ServeError, ServeSettings, serve};
-pub use platform::{Applied, Platform, PlatformSettings, Refusal, SimulatedSites, SiteDrivers, StartError};
+pub use platform::{
+    Applied, Platform, PlatformSettings, Refusal, SimulatedSites, SiteDrivers, StartError, copy_command,
+    register_site_kinds,
+};

@@ -41,7 +41,7 @@ use trellis_api::{
 };
 use trellis_client::RevokeNode;
 use trellis_clock::now_ms;
-use trellis_plan::{NodeKey, Part, ResourceId, Wanted};
+use trellis_plan::{NodeKey, OpenError, Part, ResourceId, Wanted};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
 use trellis_spec::{Federation, Name, Pool, Runtime, to_yaml};
 
@@ -51,7 +51,7 @@ use sites::Sites;
 use view::View;
 
 pub use simulated::SimulatedSites;
-pub use sites::SiteDrivers;
+pub use sites::{SiteDrivers, copy_command, register_site_kinds};
 
 /// A change that another one overtook is tried so often.
 const TRIES: usize = 3;
@@ -80,8 +80,8 @@ impl PlatformSettings {
 pub enum StartError {
     #[error("the registry in {} cannot be opened", directory.display())]
     Registry { directory: PathBuf, source: RegistryError },
-    #[error("this machine cannot be used as a site")]
-    Local(#[from] trellis_driver_local::OpenError),
+    #[error("{kind} sites cannot be used")]
+    Driver { kind: &'static str, source: OpenError },
 }
 
 /// Why something was not done. The HTTP side makes a problem document of it.
@@ -141,7 +141,7 @@ impl Platform {
         let registry = Registry::open(&settings.directory).map_err(failed)?;
         let bells = Arc::new(Bells::default());
         let sites = Sites::open(&settings, Arc::clone(&bells))?;
-        let holder = match settings.exclusive || matches!(settings.sites, SiteDrivers::Real) {
+        let holder = match settings.exclusive || matches!(settings.sites, SiteDrivers::Real(_)) {
             true => "server".to_owned(),
             false => format!("{}-{:016x}", std::process::id(), RandomState::new().build_hasher().finish()),
         };
@@ -412,10 +412,10 @@ impl Platform {
             )));
         }
         let id = part_id(&view, part)?;
-        match (self.shared.sites.log_path(&id), &id.part) {
+        match (self.shared.sites.log_path(&view, &id), &id.part) {
             (Some(path), _) => part_log::read(&self.shared, path, after, wait).await,
             (None, Part::Coordinator) => part_log::of_superlink(&self.shared, &view, &id, after, wait).await,
-            (None, Part::Node(_)) => Err(Refusal::NotFound(self.shared.sites.log_place(&view, &id).await)),
+            (None, Part::Node(_)) => Err(Refusal::NotFound(self.shared.sites.describe_log(&view, &id).await)),
         }
     }
 
@@ -439,7 +439,7 @@ impl Platform {
         let mut document = document::read(text, file, name)?;
         let applied = self.shared.views.get(&document.federation.name).and_then(|view| view.federation);
         let mut problems = mask::unmask(&mut document.federation, applied.as_deref());
-        problems.extend(document::plain_http(&document.federation));
+        problems.extend(self.shared.sites.reject(&document.federation));
         match problems.is_empty() {
             true => Ok(document),
             false => Err(invalid("the document cannot be used", problems)),

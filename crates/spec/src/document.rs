@@ -12,17 +12,18 @@ mod training;
 
 use std::time::Duration;
 
-use crate::federation::{Containers, Driver, Federation, Link, Monitoring, Name, Runtime, Security, Site};
+use crate::federation::{Federation, Link, Monitoring, Name, Runtime, Security, Site};
 use crate::kind::{Unavailable, duration, flag, name, one_of, unavailable, whole};
 use crate::object::Object;
 use crate::runtime::runtime;
+use crate::site_kind::SiteConfig;
 
 pub use between::USUAL_SUBNET;
 pub(crate) use coordinator::{CoordinatorDraft, Fit, ISOLATIONS, MEDIA, Medium, image};
 pub(crate) use pool::{FRAMEWORKS, PoolDraft, VENDORS, plain_pool};
 pub(crate) use scaling::{POLICIES, PolicyKind, show_change};
 pub(crate) use security::{Mode, TLS_MODES};
-pub(crate) use site::{CONTAINERS, EXPOSURES, SiteDraft};
+pub(crate) use site::SiteDraft;
 pub use training::STRATEGIES;
 pub(crate) use training::TrainingDraft;
 
@@ -53,13 +54,7 @@ pub(crate) fn only_pool() -> Name {
 /// The site of those who name none.
 fn only_site() -> Site {
     let name = Name::new("local").expect("it is a name");
-    Site {
-        name,
-        driver: Driver::Local { containers: Containers::No },
-        max_nodes: None,
-        link: Link::Direct,
-        idle_timeout: None,
-    }
+    Site { name, config: SiteConfig::default(), max_nodes: None, link: Link::Direct, idle_timeout: None }
 }
 
 /// What is read, before its parts are fitted together.

@@ -1,7 +1,6 @@
 //! A federation as its document says it, with every default filled in.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use trellis_flower::Release;
 
 use crate::expression::Expression;
 use crate::schedule::Schedule;
+use crate::site_kind::SiteConfig;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Federation {
@@ -25,6 +25,43 @@ pub struct Federation {
     pub training: Training,
     pub monitoring: Monitoring,
     pub upgrade: Upgrade,
+}
+
+impl Federation {
+    /// Visits every path on the machine of the control plane, with its field in the document.
+    pub fn visit_paths(&mut self, mut visit: impl FnMut(PathField, &mut PathBuf)) {
+        let plain = |name: &str| PathField { name: format!("spec.{name}"), is_program: false };
+        let program = |name: &str| PathField { is_program: true, ..plain(name) };
+        let coordinator = &mut self.coordinator;
+        if let Some(python) = &mut coordinator.python {
+            visit(program("coordinator.python"), python);
+        }
+        if let Persistence::Disk { path: Some(path), .. } = &mut coordinator.persistence {
+            visit(plain("coordinator.persistence.path"), path);
+        }
+        if let Tls::Files { certificate, key, trust } = &mut self.security.tls {
+            for (field, path) in [("certificate", certificate), ("key", key), ("trust", trust)] {
+                visit(plain(&format!("security.tls.{field}")), path);
+            }
+        }
+        for (index, site) in self.sites.iter_mut().enumerate() {
+            let kind = site.config.kind();
+            site.config.visit_paths(&mut |field, path| visit(plain(&format!("sites[{index}].{kind}.{field}")), path));
+        }
+        for (index, pool) in self.pools.iter_mut().enumerate() {
+            if let Some(python) = &mut pool.python {
+                visit(program(&format!("pools[{index}].python")), python);
+            }
+        }
+    }
+}
+
+/// A field of a document that holds a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathField {
+    pub name: String,
+    /// A name without a directory is looked up in PATH.
+    pub is_program: bool,
 }
 
 /// A name that every driver can use: 1 to 40 of a-z, 0-9 and `-`, beginning with a letter, not ending with `-`.
@@ -140,131 +177,15 @@ pub enum Tls {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Site {
     pub name: Name,
-    pub driver: Driver,
+    /// What makes things exist there.
+    #[serde(rename = "driver")]
+    pub config: SiteConfig,
     /// Most nodes that the site may hold; `None`: as many as the driver can.
     pub max_nodes: Option<u32>,
     /// How the site and the coordinator's reach each other.
     pub link: Link,
     /// Firewalls on the way forget a connection that is silent so long; `None`: there are none.
     pub idle_timeout: Option<Duration>,
-}
-
-/// What makes things exist at a site.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Driver {
-    Local { containers: Containers },
-    OpenNebula(OneSite),
-    Kubernetes(KubeSite),
-}
-
-/// A zone of an OpenNebula cloud, and what VMs there are made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OneSite {
-    /// Of the XML-RPC API.
-    pub endpoint: String,
-    /// Of OneFlow; `None`: port 2474 of the same host.
-    pub flow: Option<String>,
-    pub zone: Option<String>,
-    /// File with `user:password` or `user:token`; `None`: as OpenNebula's own programs (`ONE_AUTH`, `~/.one/one_auth`).
-    pub auth_file: Option<PathBuf>,
-    /// Credentials may be sent over `http://` to another machine.
-    #[serde(default)]
-    pub allow_plain_http: bool,
-    /// The virtual network of the VMs, by name or number.
-    pub network: String,
-    /// Datastore of images, by name or number; `None`: the default one.
-    pub datastore: Option<String>,
-    /// Images by name or number, or files that are uploaded; `None`: those that `trellis image build` names.
-    pub images: OneImages,
-}
-
-impl OneSite {
-    /// The fields whose URL sends the credentials to another machine without encryption, each with its URL.
-    pub fn plain_http(&self) -> Vec<(&'static str, &str)> {
-        let urls = [("endpoint", Some(self.endpoint.as_str())), ("flow", self.flow.as_deref())];
-        urls.into_iter()
-            .filter_map(|(field, url)| Some((field, url?)))
-            .filter(|(_, url)| url.strip_prefix("http://").is_some_and(|rest| !is_loopback(rest)))
-            .collect()
-    }
-}
-
-/// Whether the host at the start of `rest`, a URL without its scheme, is this machine.
-fn is_loopback(rest: &str) -> bool {
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = match authority.strip_prefix('[') {
-        Some(bracketed) => bracketed.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    // In `localhost@host`, the part before `@` is a user name.
-    !authority.contains('@') && (host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback()))
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OneImages {
-    pub superlink: Option<String>,
-    pub supernode: Option<String>,
-}
-
-/// A namespace of a Kubernetes cluster, and what pods there are made of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KubeSite {
-    /// `None`: as kubectl finds it, or the cluster that we run in.
-    #[serde(default)]
-    pub kubeconfig: Option<PathBuf>,
-    /// Of the kubeconfig; `None`: the current one.
-    pub context: Option<String>,
-    pub namespace: String,
-    /// How the coordinator is reached from outside of the cluster.
-    #[serde(default)]
-    pub exposure: Exposure,
-    /// Annotations of the coordinator's Service, for whoever provides load balancers.
-    #[serde(default)]
-    pub service_annotations: BTreeMap<String, String>,
-    /// `None`: the cluster's default one.
-    #[serde(default)]
-    pub storage_class: Option<String>,
-    #[serde(default)]
-    pub images: KubeImages,
-    /// Names of secrets.
-    #[serde(default)]
-    pub image_pull_secrets: Vec<String>,
-    /// Labels of the machines that pods may be on.
-    #[serde(default)]
-    pub node_selector: BTreeMap<String, String>,
-}
-
-impl KubeSite {
-    /// A namespace of the cluster that is found without being told.
-    pub fn of(namespace: &str) -> KubeSite {
-        KubeSite {
-            kubeconfig: None,
-            context: None,
-            namespace: namespace.to_owned(),
-            exposure: Exposure::default(),
-            service_annotations: BTreeMap::new(),
-            storage_class: None,
-            images: KubeImages::default(),
-            image_pull_secrets: Vec::new(),
-            node_selector: BTreeMap::new(),
-        }
-    }
-}
-
-/// From where the coordinator's Service is reached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Exposure {
-    #[default]
-    Cluster,
-    NodePort,
-    LoadBalancer,
-}
-
-/// `None`: those that are named after our programs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KubeImages {
-    pub superlink: Option<String>,
-    pub supernode: Option<String>,
 }
 
 /// How a site and the coordinator's reach each other.
@@ -422,7 +343,7 @@ impl Pool {
     /// The site itself decides how many there are: it has rules, and can run them.
     pub fn is_sized_by(&self, site: &Site) -> bool {
         let has_rules = self.scaling.as_ref().is_some_and(|scaling| !scaling.rules.is_empty());
-        has_rules && matches!(site.driver, Driver::OpenNebula(_))
+        has_rules && site.config.traits().runs_scaling_rules
     }
 }
 
@@ -446,37 +367,4 @@ pub struct Upgrade {
     pub max_unavailable: u32,
     /// How long a node may finish what it works on before it is taken away.
     pub drain_timeout: Duration,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_in_clear_text_are_found_wherever_they_leave_this_machine() {
-        let site = |endpoint: &str, flow: Option<&str>| OneSite {
-            endpoint: endpoint.to_owned(),
-            flow: flow.map(str::to_owned),
-            zone: None,
-            auth_file: None,
-            allow_plain_http: false,
-            network: "private".to_owned(),
-            datastore: None,
-            images: OneImages::default(),
-        };
-        for (endpoint, flow, expected) in [
-            ("https://one.example.org:2633/RPC2", None, &[][..]),
-            ("http://127.0.0.1:2633/RPC2", Some("http://localhost:2474"), &[]),
-            ("http://[::1]:2633/RPC2", None, &[]),
-            ("http://one.example.org:2633/RPC2", None, &["endpoint"]),
-            ("https://one.example.org/RPC2", Some("http://one.example.org:2474"), &["flow"]),
-            ("http://127.0.0.1:80@one.example.org/RPC2", None, &["endpoint"]),
-            ("http://127.0.0.1.example.org/RPC2", None, &["endpoint"]),
-            ("http://localhost.example.org#@localhost", None, &["endpoint"]),
-        ] {
-            let site = site(endpoint, flow);
-            let found: Vec<&str> = site.plain_http().into_iter().map(|(field, _)| field).collect();
-            assert_eq!(found, expected, "{endpoint} {flow:?}");
-        }
-    }
 }

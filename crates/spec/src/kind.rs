@@ -9,14 +9,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
 
-pub(crate) use basic::{Choice, choice, choice_name, flag, name, one_of, path, port, text, whole, word};
-pub(crate) use config::{arguments, config_values, environment, labels, node_config};
+pub use basic::{Choice, choice, choice_name, flag, id, name, one_of, path, port, text, whole, word};
+pub use config::labels;
+pub(crate) use config::{arguments, config_values, environment, node_config};
 pub(crate) use quantity::{Unavailable, bytes, cpu, duration, fraction, share, unavailable};
 
 use crate::problem::Place;
 use crate::tree::{Node, Value};
 
-pub(crate) trait Kind {
+pub trait Kind {
     type Value;
 
     /// `None`: it cannot be used, which is noted.
@@ -28,7 +29,7 @@ pub(crate) trait Kind {
 }
 
 /// Why a text is no such value.
-pub(crate) enum Fault {
+pub enum Fault {
     /// Nothing can be said beyond what the kind says of itself.
     Unfit,
     Because {
@@ -46,7 +47,7 @@ impl Fault {
 /// Makes a value of a text; is told whether that was written without quotes.
 type Parse<T> = Box<dyn Fn(&str, bool) -> Result<T, Fault>>;
 
-pub(crate) struct Scalar<T> {
+pub struct Scalar<T> {
     words: String,
     example: &'static str,
     schema: Json,
@@ -112,7 +113,7 @@ impl<T> Scalar<T> {
 }
 
 /// A list of values that are all of one kind.
-pub(crate) struct ListOf<T>(pub Scalar<T>);
+pub struct ListOf<T>(pub Scalar<T>);
 
 impl<T> Kind for ListOf<T> {
     type Value = Vec<T>;
@@ -146,7 +147,7 @@ impl<T> Kind for ListOf<T> {
 }
 
 /// Values of one kind by names that the user chooses.
-pub(crate) struct MapOf<T> {
+pub struct MapOf<T> {
     keys: Scalar<String>,
     values: Scalar<T>,
     /// What the keys must be, as JSON Schema says it.

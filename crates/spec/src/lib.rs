@@ -19,9 +19,17 @@ mod reference;
 mod runtime;
 mod schedule;
 mod schema;
+mod site_kind;
 mod tree;
 mod write;
 pub mod yaml;
+
+/// What the crate of a driver needs to describe the fields of its sites.
+pub mod fields {
+    pub use crate::kind::{Choice, ListOf, choice, choice_name, flag, id, labels, name, path, port, text, whole, word};
+    pub use crate::object::Object;
+    pub use crate::yaml::{Map, Out};
+}
 
 pub use cidr::Cidr;
 pub use document::{STRATEGIES, USUAL_SUBNET};
@@ -33,5 +41,8 @@ pub use read::{Reading, read, read_with_warnings};
 pub use reference::reference;
 pub use schedule::Schedule;
 pub use schema::schema;
+pub use site_kind::{
+    Exposure, KubeImages, KubeSite, LocalSite, OneImages, OneSite, SiteConfig, SiteFields, SiteKind, SiteTraits,
+};
 pub use trellis_flower::Release;
 pub use write::to_yaml;

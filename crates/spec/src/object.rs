@@ -26,7 +26,7 @@ pub(crate) enum Shape {
     Objects(Vec<Property>),
 }
 
-pub(crate) struct Object<'d> {
+pub struct Object<'d> {
     /// `None`: not in the document, or no mapping.
     node: Option<&'d Node>,
     place: Place,

@@ -9,12 +9,13 @@ use trellis_flower::{Image, Release};
 
 use crate::document::{CoordinatorDraft, Fit, PoolDraft, SiteDraft, Spec, TrainingDraft};
 use crate::federation::{
-    Coordinator, Driver, Endpoints, Federation, Isolation, KubeSite, Link, Monitoring, Name, Persistence, Pool,
-    Runtime, Security, Site, Tls, Training,
+    Coordinator, Endpoints, Federation, Isolation, Link, Monitoring, Name, Persistence, Pool, Runtime, Security, Site,
+    Tls, Training,
 };
 use crate::kind::{Choice, Unavailable, choice, flag, name, text, whole};
 use crate::object::{self, Object};
 use crate::problem::Place;
+use crate::site_kind::{KubeSite, SiteConfig};
 use crate::tree::Node;
 use parts::{Settings, environment, gpu, images, node_config, ports, resources};
 
@@ -44,8 +45,8 @@ pub(crate) fn federation(document: &Node, place: Place) -> Option<Federation> {
     object::read_leniently(document, place, |document| {
         document.ignore(&["apiVersion", "kind", "status"]);
         let (name, namespace) = document.required_object("metadata", "", metadata);
-        let site = Driver::Kubernetes(KubeSite::of(&namespace));
-        document.required_object("spec", "", |spec| read(spec, site.clone())).checked(name)
+        let config = SiteConfig::from(KubeSite::of(&namespace));
+        document.required_object("spec", "", |spec| read(spec, config.clone())).checked(name)
     })
 }
 
@@ -55,7 +56,7 @@ fn metadata(object: &mut Object<'_>) -> (Option<Name>, String) {
     (name, object.or("namespace", text("the name of a namespace", "default"), "default", ""))
 }
 
-fn read(object: &mut Object<'_>, driver: Driver) -> Spec {
+fn read(object: &mut Object<'_>, config: SiteConfig) -> Spec {
     let mode = object.required("mode", choice(&MODES), "");
     let isolation = object.required("isolationMode", choice(&crate::document::ISOLATIONS), "");
     let isolation = isolation.unwrap_or(Isolation::Subprocess);
@@ -80,7 +81,7 @@ fn read(object: &mut Object<'_>, driver: Driver) -> Spec {
         sites: vec![SiteDraft {
             site: Some(Site {
                 name: site_name.clone(),
-                driver,
+                config,
                 max_nodes: None,
                 link: Link::Direct,
                 idle_timeout: None,

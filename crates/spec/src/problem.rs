@@ -85,14 +85,14 @@ impl Notes {
 
 /// A place in a document, for saying something about it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub struct Place {
     notes: Rc<Notes>,
     pub mark: Mark,
     path: String,
 }
 
 impl Place {
-    pub fn top(notes: &Rc<Notes>, mark: Mark) -> Self {
+    pub(crate) fn top(notes: &Rc<Notes>, mark: Mark) -> Self {
         Self { notes: notes.clone(), mark, path: String::new() }
     }
 

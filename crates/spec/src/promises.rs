@@ -3,7 +3,7 @@
 use trellis_flower::Release;
 use trellis_flower::changes::{APPS_COMPARE_RELEASES, FLEET_BY_HTTP, SUPEREXEC_TLS};
 
-use crate::federation::{Driver, Federation, Isolation, Persistence, Pool, Runtime, Tls};
+use crate::federation::{Federation, Isolation, Persistence, Pool, Runtime, Tls};
 
 impl Federation {
     /// Promises that cannot be kept with the runtime that was chosen, each a sentence. Empty with our own.
@@ -37,14 +37,17 @@ impl Federation {
             (Persistence::Disk { .. }, Isolation::Subprocess) => {
                 "When the SuperLink restarts, runs that are at work fail, because ServerApps end with it."
             }
-            (Persistence::Disk { .. }, Isolation::Process) => match self.sites[self.coordinator.site].driver {
-                Driver::Local { .. } => {
-                    "When the SuperLink dies, runs that are at work fail, because its SuperExec is ended with it."
-                }
-                Driver::OpenNebula(_) | Driver::Kubernetes(_) => return None,
-            },
+            (Persistence::Disk { .. }, Isolation::Process) if self.is_coordinated_here() => {
+                "When the SuperLink dies, runs that are at work fail, because its SuperExec is ended with it."
+            }
+            (Persistence::Disk { .. }, Isolation::Process) => return None,
         };
         Some(lost.to_owned())
+    }
+
+    /// The coordinator runs on the machine of the control plane.
+    fn is_coordinated_here(&self) -> bool {
+        self.sites[self.coordinator.site].config.traits().on_this_machine
     }
 
     fn security_lost(&self, version: Release) -> Vec<String> {
@@ -52,7 +55,7 @@ impl Federation {
         if self.security.tls == Tls::Auto {
             lost.push("Renewed certificates are used only after a restart of the SuperLink.".to_owned());
         }
-        if matches!(self.sites[self.coordinator.site].driver, Driver::Local { .. }) {
+        if self.is_coordinated_here() {
             let lost_here = "Every user of this machine can submit runs: Flower's own SuperLink has no accounts.";
             lost.push(lost_here.to_owned());
         }

@@ -19,13 +19,13 @@ const MAX_CONTENT_BYTES: usize = 2 * MAX_TEXT_BYTES;
 const MAX_DEPTH: usize = 64;
 
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub struct Node {
     pub mark: Mark,
     pub value: Value,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Value {
+pub enum Value {
     /// Plain: written without quotes, so that it may be a number, true, false or nothing.
     Scalar {
         text: String,
@@ -36,7 +36,7 @@ pub(crate) enum Value {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Key {
+pub struct Key {
     pub mark: Mark,
     pub name: String,
 }

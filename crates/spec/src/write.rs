@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::amount::{show_bytes, show_cpu, show_duration};
 use crate::document::{
-    API_VERSION, CONTAINERS, EXPOSURES, FRAMEWORKS, ISOLATIONS, KIND, MEDIA, Medium, Mode, POLICIES, PolicyKind,
-    TLS_MODES, VENDORS, show_change,
+    API_VERSION, FRAMEWORKS, ISOLATIONS, KIND, MEDIA, Medium, Mode, POLICIES, PolicyKind, TLS_MODES, VENDORS,
+    show_change,
 };
 use crate::federation::{
-    Change, ConfigTemplate, Coordinator, Driver, Endpoints, Federation, Gpu, KubeSite, Link, OneSite, Persistence,
-    Pool, Resources, Scaling, ScalingPolicy, Security, Site, SiteRule, Tls, WireGuardLink,
+    Change, ConfigTemplate, Coordinator, Endpoints, Federation, Gpu, Link, Persistence, Pool, Resources, Scaling,
+    ScalingPolicy, Security, Site, SiteRule, Tls, WireGuardLink,
 };
 use crate::kind::choice_name;
 use crate::yaml::{Map, Out, emit};
@@ -40,49 +40,7 @@ pub fn to_yaml(federation: &Federation) -> String {
 
 fn site(site: &Site) -> Out {
     let map = Map::new().put("name", site.name.as_str()).maybe("maxNodes", site.max_nodes);
-    let map = match &site.driver {
-        Driver::Local { containers } => {
-            map.put("local", Map::new().put("containers", choice_name(&CONTAINERS, containers)))
-        }
-        Driver::OpenNebula(one) => map.put("opennebula", opennebula(one)),
-        Driver::Kubernetes(kube) => map.put("kubernetes", kubernetes(kube)),
-    };
-    map.maybe("link", link(site)).into()
-}
-
-fn opennebula(one: &OneSite) -> Map {
-    let images = Map::new()
-        .maybe("superlink", one.images.superlink.as_deref())
-        .maybe("supernode", one.images.supernode.as_deref());
-    Map::new()
-        .put("endpoint", one.endpoint.as_str())
-        .maybe("flow", one.flow.as_deref())
-        .maybe("zone", one.zone.as_deref())
-        .maybe("authFile", one.auth_file.as_deref().map(path))
-        .maybe("allowPlainHttp", one.allow_plain_http.then_some(true))
-        .put("network", one.network.as_str())
-        .maybe("datastore", one.datastore.as_deref())
-        .put("images", images)
-}
-
-fn kubernetes(kube: &KubeSite) -> Map {
-    let service = Map::new().put("type", choice_name(&EXPOSURES, &kube.exposure));
-    let service = match kube.service_annotations.is_empty() {
-        true => service,
-        false => service.put("annotations", environment(&kube.service_annotations)),
-    };
-    let images = Map::new()
-        .maybe("superlink", kube.images.superlink.as_deref())
-        .maybe("supernode", kube.images.supernode.as_deref());
-    Map::new()
-        .maybe("kubeconfig", kube.kubeconfig.as_deref().map(path))
-        .maybe("context", kube.context.as_deref())
-        .put("namespace", kube.namespace.as_str())
-        .put("service", service)
-        .maybe("storageClass", kube.storage_class.as_deref())
-        .put("images", images)
-        .put("imagePullSecrets", arguments(&kube.image_pull_secrets))
-        .put("nodeSelector", environment(&kube.node_selector))
+    map.put(site.config.kind(), site.config.write()).maybe("link", link(site)).into()
 }
 
 /// `None`: there is nothing to say about it.
@@ -99,7 +57,7 @@ fn wireguard(tunnel: &WireGuardLink) -> Map {
     Map::new()
         .maybe("endpoint", tunnel.endpoint.as_deref())
         .put("listenPort", u32::from(tunnel.listen_port))
-        .put("networks", arguments(&tunnel.networks))
+        .put("networks", show_texts(&tunnel.networks))
         .put("mtu", u32::from(tunnel.mtu))
         .put("keepalive", Out::Amount(show_duration(keepalive)))
         .maybe("subnet", tunnel.subnet.as_deref())
@@ -113,9 +71,9 @@ fn coordinator(coordinator: &Coordinator, sites: &[Site]) -> Map {
         .put("persistence", persistence(&coordinator.persistence))
         .put("isolation", choice_name(&ISOLATIONS, &coordinator.isolation))
         .put("resources", resources(&coordinator.resources))
-        .put("env", environment(&coordinator.env))
-        .maybe("python", coordinator.python.as_deref().map(path))
-        .put("extraArgs", arguments(&coordinator.extra_args))
+        .put("env", show_variables(&coordinator.env))
+        .maybe("python", coordinator.python.as_deref().map(show_path))
+        .put("extraArgs", show_texts(&coordinator.extra_args))
 }
 
 fn endpoints(endpoints: &Endpoints) -> Map {
@@ -125,7 +83,7 @@ fn endpoints(endpoints: &Endpoints) -> Map {
         .maybe("control", number(endpoints.control))
         .maybe("app", number(endpoints.app))
         .maybe("http", number(endpoints.http))
-        .put("advertise", arguments(&endpoints.advertise))
+        .put("advertise", show_texts(&endpoints.advertise))
 }
 
 fn persistence(persistence: &Persistence) -> Map {
@@ -133,7 +91,7 @@ fn persistence(persistence: &Persistence) -> Map {
     match persistence {
         Persistence::Memory => medium(Medium::Memory),
         Persistence::Disk { path: directory, size_bytes } => medium(Medium::Disk)
-            .maybe("path", directory.as_deref().map(path))
+            .maybe("path", directory.as_deref().map(show_path))
             .maybe("size", size_bytes.map(|bytes| Out::Amount(show_bytes(bytes)))),
     }
 }
@@ -152,9 +110,9 @@ fn pool(pool: &Pool, sites: &[Site]) -> Out {
         .put("resources", resources(&pool.resources))
         .maybe("gpu", pool.gpu.as_ref().map(gpu))
         .put("nodeConfig", config(&pool.node_config))
-        .put("env", environment(&pool.env))
-        .maybe("python", pool.python.as_deref().map(path))
-        .put("extraArgs", arguments(&pool.extra_args))
+        .put("env", show_variables(&pool.env))
+        .maybe("python", pool.python.as_deref().map(show_path))
+        .put("extraArgs", show_texts(&pool.extra_args))
         .into()
 }
 
@@ -210,9 +168,10 @@ fn security(security: &Security) -> Map {
     let tls = match &security.tls {
         Tls::Auto => mode(Mode::Auto),
         Tls::Off => mode(Mode::None),
-        Tls::Files { certificate, key, trust } => {
-            mode(Mode::Files).put("certificate", path(certificate)).put("key", path(key)).put("trust", path(trust))
-        }
+        Tls::Files { certificate, key, trust } => mode(Mode::Files)
+            .put("certificate", show_path(certificate))
+            .put("key", show_path(key))
+            .put("trust", show_path(trust)),
     };
     Map::new().put("tls", tls).put("nodeAuth", security.node_auth)
 }
@@ -250,7 +209,7 @@ fn config(values: &BTreeMap<String, ConfigTemplate>) -> Map {
     })
 }
 
-fn environment(variables: &BTreeMap<String, String>) -> Map {
+pub(crate) fn show_variables(variables: &BTreeMap<String, String>) -> Map {
     variables.iter().fold(Map::new(), |map, (name, value)| map.put(name, value.as_str()))
 }
 
@@ -259,11 +218,11 @@ fn drained(pool: &Pool) -> Option<Out> {
     (!pool.drained.is_empty()).then(|| Out::List(numbers.collect()))
 }
 
-fn arguments(arguments: &[String]) -> Out {
+pub(crate) fn show_texts(arguments: &[String]) -> Out {
     Out::list(arguments, |argument| argument.as_str().into())
 }
 
 /// Only paths that can be read come from documents; others are shown as well as they can be.
-fn path(path: &Path) -> String {
+pub(crate) fn show_path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

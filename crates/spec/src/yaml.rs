@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 /// What some reader of YAML, of version 1.1 or 1.2, takes for something other than text.
 const RESERVED: [&str; 11] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "inf", "nan"];
 
-pub(crate) enum Out {
+pub enum Out {
     Scalar(Json),
     /// An amount with its unit, or a number: never quoted.
     Amount(String),
@@ -22,7 +22,7 @@ pub(crate) enum Out {
 
 /// Fields in the order in which they are put.
 #[derive(Default)]
-pub(crate) struct Map(Vec<(String, Out)>);
+pub struct Map(Vec<(String, Out)>);
 
 impl Map {
     pub fn new() -> Self {

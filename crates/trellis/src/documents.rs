@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trellis_spec::{Driver, Federation, Persistence, Tls, read_with_warnings};
+use trellis_spec::{Federation, read_with_warnings};
 
 use crate::remote::{Trouble, remark};
 
@@ -109,34 +109,21 @@ fn unreadable(path: &Path, error: &io::Error) -> Trouble {
     Trouble::usage(what, "give the path of a readable file with Federation documents, or - for standard input")
 }
 
-/// The same federation, with paths that do not depend on where somebody stands.
+/// The same federation, with paths that do not depend on the working directory.
 fn rooted(mut federation: Federation, base: &Path) -> Federation {
-    // A name alone is a program on PATH.
-    let program = |path: &mut PathBuf| {
-        if path.components().count() > 1 {
+    federation.visit_paths(|field, path| {
+        let is_looked_up = field.is_program && path.components().count() == 1;
+        if !is_looked_up {
             *path = base.join(&path);
         }
-    };
-    federation.coordinator.python.iter_mut().for_each(program);
-    federation.pools.iter_mut().filter_map(|pool| pool.python.as_mut()).for_each(program);
-    if let Persistence::Disk { path: Some(path), .. } = &mut federation.coordinator.persistence {
-        *path = base.join(&path);
-    }
-    if let Tls::Files { certificate, key, trust } = &mut federation.security.tls {
-        for path in [certificate, key, trust] {
-            *path = base.join(&path);
-        }
-    }
-    for site in &mut federation.sites {
-        if let Driver::OpenNebula(one) = &mut site.driver {
-            one.auth_file.iter_mut().for_each(|path| *path = base.join(&path));
-        }
-    }
+    });
     federation
 }
 
 #[cfg(test)]
 mod tests {
+    use trellis_spec::Tls;
+
     use super::*;
 
     const GOOD: &str = "\
@@ -160,6 +147,27 @@ spec:
         assert_eq!(certificate, &base.join("tls/server.pem"));
         assert_eq!(key, Path::new("/etc/server.key"));
         assert_eq!(trust, &base.join("../ca.crt"));
+    }
+
+    #[test]
+    fn relative_paths_begin_at_the_file_for_every_driver() {
+        let sites = "\
+  sites:
+  - {name: zone, opennebula: {endpoint: \"https://one.example.org/RPC2\", network: private, authFile: keys/one_auth}}
+  - {name: lab, kubernetes: {kubeconfig: ../kubeconfig}}
+  - {name: here, kubernetes: {kubeconfig: /etc/kubeconfig}}
+";
+        let directory = tempfile::tempdir().expect("a directory");
+        let document = GOOD.replace("  coordinator: {python: venv/bin/python}\n", sites);
+        fs::write(directory.path().join("a.yaml"), document).expect("written");
+        let mut found = Vec::new();
+        for mut federation in read(&[directory.path().to_owned()]).expect("a document") {
+            federation.visit_paths(|field, path| found.push((field.name, path.clone())));
+        }
+        let at = |field: &str| &found.iter().find(|(name, _)| name == field).expect("the field has a path").1;
+        assert_eq!(at("spec.sites[0].opennebula.authFile"), &directory.path().join("keys/one_auth"));
+        assert_eq!(at("spec.sites[1].kubernetes.kubeconfig"), &directory.path().join("../kubeconfig"));
+        assert_eq!(at("spec.sites[2].kubernetes.kubeconfig"), Path::new("/etc/kubeconfig"));
     }
 
     #[test]

@@ -141,6 +141,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    trellis_server::register_site_kinds();
     // Before the process starts a second thread: most restrictions apply to one thread.
     if arguments.get(1).is_some_and(|word| word == trellis_sandbox::SUB_COMMAND) {
         return trellis_sandbox::enter(&arguments[2..]);

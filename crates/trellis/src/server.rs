@@ -136,7 +136,7 @@ async fn bind(checked: &Checked) -> Result<Bound, Box<dyn std::error::Error + Se
 }
 
 fn sites(simulated: bool) -> SiteDrivers {
-    if simulated { SiteDrivers::Simulated(SimulatedSites::new(SIMULATED_SPEED)) } else { SiteDrivers::Real }
+    if simulated { SiteDrivers::Simulated(SimulatedSites::new(SIMULATED_SPEED)) } else { SiteDrivers::default() }
 }
 
 /// The ports to try, the best first.

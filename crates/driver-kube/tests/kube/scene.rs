@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use trellis_driver_kube::{KubeDriver, KubeHouse, KubeHouseSettings};
+use trellis_driver_kube::{KubeDriver, KubeSettings, KubeSites};
 use trellis_fake_kubelet::{Kubelet, Settings};
 use trellis_plan::conformance::wishes;
 use trellis_plan::{
@@ -29,7 +29,7 @@ pub struct Scene {
     kubeconfig: PathBuf,
     /// Another one after each loss.
     directory: Mutex<TempDir>,
-    driver: Mutex<Option<(Arc<KubeHouse>, Arc<KubeDriver>)>>,
+    driver: Mutex<Option<(Arc<KubeSites>, Arc<KubeDriver>)>>,
 }
 
 pub fn id(text: &str) -> ResourceId {
@@ -102,13 +102,13 @@ impl Scene {
         let directory = TempDir::new().expect("a directory");
         let trust = directory.path().join("elsewhere.pem");
         std::fs::write(&trust, "-----BEGIN CERTIFICATE-----\n").expect("the file is written");
-        let settings = KubeHouseSettings {
+        let settings = KubeSettings {
+            directory: directory.path().join("kubernetes"),
             trust: Arc::new(move |_: &Name| Some(trust.clone())),
-            ..KubeHouseSettings::new(directory.path().join("kubernetes"))
         };
-        let house = KubeHouse::open(settings);
-        let driver = Arc::new(house.site(&name("lab"), &site));
-        *self.driver.lock().expect("nobody panics here") = Some((house, driver));
+        let sites = KubeSites::open(settings);
+        let driver = Arc::new(sites.namespace(&name("lab"), &site));
+        *self.driver.lock().expect("nobody panics here") = Some((sites, driver));
         *self.directory.lock().expect("nobody panics here") = directory;
     }
 
@@ -116,7 +116,7 @@ impl Scene {
         self.driver.lock().expect("nobody panics here").as_ref().expect("a driver is open").1.clone()
     }
 
-    pub fn house(&self) -> Arc<KubeHouse> {
+    pub fn sites(&self) -> Arc<KubeSites> {
         self.driver.lock().expect("nobody panics here").as_ref().expect("a driver is open").0.clone()
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trellis_fake_kubelet::rules::{Behaviour, Pods};
-use trellis_plan::{Action, Driver, Observation, Order, Outcome, Phase, Verb};
+use trellis_plan::{Action, Driver, Observation, OpenDriver, Order, Outcome, Phase, Verb};
 use trellis_spec::KubeSite;
 use trellis_testing::kube::{ControlPlane, Parts};
 
@@ -17,9 +17,9 @@ async fn a_federation_comes_up_and_leaves_nothing_behind() {
     let facts = scene.until_ready(&link).await;
     let fleet = facts.addresses.fleet.expect("nodes need an address");
     assert_eq!(fleet, format!("demo-superlink.{}.svc:9092", scene.namespace));
-    let trust = scene.house().trust_path(&name("demo")).expect("users need to know whom to trust");
+    let trust = scene.sites().trust_path(&name("demo")).expect("users need to know whom to trust");
     assert!(std::fs::read_to_string(trust).expect("it is there").contains("BEGIN CERTIFICATE"));
-    let token = scene.house().token_path(&name("demo")).expect("users need the token");
+    let token = scene.sites().token_path(&name("demo")).expect("users need the token");
     assert!(std::fs::read(token).expect("it is there").len() > 20);
 
     let node = desired(&id("demo/lab/node/cpu-0"), 0);
@@ -35,7 +35,7 @@ async fn a_federation_comes_up_and_leaves_nothing_behind() {
         scene.until_absent(&part.id).await;
     }
     scene.until_nothing_is_left().await;
-    assert_eq!(scene.house().token_path(&name("demo")), None);
+    assert_eq!(scene.sites().token_path(&name("demo")), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,12 +45,12 @@ async fn a_lost_disk_loses_nothing() {
     scene.make(1, Verb::Create(link.clone())).await;
     let before = scene.until_ready(&link).await;
     let read = |path: Option<std::path::PathBuf>| std::fs::read(path.expect("there is one")).expect("it is there");
-    let token = read(scene.house().token_path(&name("demo")));
+    let token = read(scene.sites().token_path(&name("demo")));
     scene.open();
-    assert_eq!(scene.house().token_path(&name("demo")), None);
+    assert_eq!(scene.sites().token_path(&name("demo")), None);
     let after = scene.until_ready(&link).await;
     assert_eq!(after.instance, before.instance);
-    assert_eq!(read(scene.house().token_path(&name("demo"))), token);
+    assert_eq!(read(scene.sites().token_path(&name("demo"))), token);
     let outcome = scene.apply(0, Verb::Delete { id: link.id.clone() }).await;
     assert!(matches!(outcome, Outcome::Refused { .. }), "the last order is known: {outcome:?}");
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use trellis_driver_one::{HouseSettings, Limits, OneDriver, OneHouse, Pace};
+use trellis_driver_one::{Limits, OneDriver, OneSettings, OneSites, Pace};
 use trellis_fake_one::hypervisor::PretendSettings;
 use trellis_fake_one::{Config, FakeOne, Handle, Machines};
 use trellis_plan::conformance::wishes;
@@ -27,7 +27,7 @@ pub const USER_ID: i64 = 2;
 pub struct Scene {
     pub one: FakeOne,
     pub directory: TempDir,
-    driver: Mutex<Option<(Arc<OneHouse>, Arc<OneDriver>)>>,
+    driver: Mutex<Option<(Arc<OneSites>, Arc<OneDriver>)>>,
     limits: Limits,
 }
 
@@ -106,9 +106,9 @@ impl Scene {
         let pace = Pace { turning, resting, trouble, longest, whole: millis(500) };
         let home = self.directory.path().join("opennebula");
         let wake = Arc::new(|_: &Name| {});
-        let house = OneHouse::open(HouseSettings { limits: self.limits, pace, ..HouseSettings::new(home, wake) });
-        let driver = Arc::new(house.site(&name("lab"), &site));
-        *self.driver.lock().expect("nobody panics here") = Some((house, driver));
+        let sites = OneSites::open(OneSettings { limits: self.limits, pace, ..OneSettings::new(home, wake) });
+        let driver = Arc::new(sites.zone(&name("lab"), &site));
+        *self.driver.lock().expect("nobody panics here") = Some((sites, driver));
     }
 
     pub fn close(&self) {
@@ -119,7 +119,7 @@ impl Scene {
         self.driver.lock().expect("nobody panics here").as_ref().expect("a driver is open").1.clone()
     }
 
-    pub fn house(&self) -> Arc<OneHouse> {
+    pub fn sites(&self) -> Arc<OneSites> {
         self.driver.lock().expect("nobody panics here").as_ref().expect("a driver is open").0.clone()
     }
 

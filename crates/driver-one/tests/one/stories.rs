@@ -3,7 +3,7 @@
 use trellis_driver_one::{Finding, Fitness, examine};
 use trellis_fake_one::cloud::{Cloud, ImageState, LcmState, ServiceState, VmState};
 use trellis_fake_one::faults::{BootFailure, LostAnswer, Refusal, Server, SlowAnswer, Unplaced};
-use trellis_plan::{Desired, Driver, Observation, Outcome, ResourceId, Sighting, Spec, Verb};
+use trellis_plan::{Desired, Driver, Observation, OpenDriver, Outcome, ResourceId, Sighting, Spec, Verb};
 use trellis_spec::{OneImages, OneSite};
 
 use crate::scene::{PATIENCE, Scene, USER_ID, desired, id, name, node};
@@ -55,7 +55,7 @@ async fn nothing_is_left_of_a_federation_that_is_deleted() {
     assert_eq!(scene.vms(), Vec::<i64>::new());
     let left = scene.cloud().with(|cloud| (cloud.templates.len(), cloud.services.len(), cloud.images.len()));
     assert_eq!(left, (0, 0, images), "VM templates, services, images");
-    assert!(scene.house().token_path(&name("demo")).is_none(), "the secret went with it");
+    assert!(scene.sites().token_path(&name("demo")).is_none(), "the secret went with it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +192,7 @@ async fn a_lost_home_is_recovered_from_the_cloud_and_nothing_is_taken_down() {
     coordinator_and_nodes(&scene, 2).await;
     let parts = ["demo/lab/coordinator", "demo/lab/node/pool-0", "demo/lab/node/pool-1"].map(id);
     let vms = || parts.iter().map(|part| scene.vm_of(part)).collect::<Vec<Option<i64>>>();
-    let token = || std::fs::read_to_string(scene.house().token_path(&name("demo")).expect("there is a token"));
+    let token = || std::fs::read_to_string(scene.sites().token_path(&name("demo")).expect("there is a token"));
     let before = (vms(), token().expect("a file"));
     scene.close();
     std::fs::remove_dir_all(scene.directory.path().join("opennebula")).expect("the home is lost");
@@ -461,7 +461,7 @@ async fn each_node_is_told_its_own_and_all_trust_the_coordinator() {
         assert!(told.settings.contains_key("FL_SSL_CA_CERTFILE"), "{told:?}");
         assert!(!told.settings.contains_key("FL_ADMIN_TOKEN"), "{told:?}");
     }
-    let trust = scene.house().trust_path(&name("demo")).expect("users can trust it");
+    let trust = scene.sites().trust_path(&name("demo")).expect("users can trust it");
     assert!(std::fs::read_to_string(trust).expect("a file").contains("BEGIN CERTIFICATE"));
     let secrets = scene.cloud().with(|cloud| {
         cloud.vms.values().filter(|vm| format!("{:?}", vm.user_template).contains("ADMIN_TOKEN")).count()
@@ -492,7 +492,7 @@ async fn a_site_is_examined_before_anything_is_made() {
     let site = scene.site();
     let ready = |cloud: &Cloud| cloud.images.values().all(|image| image.state == ImageState::Ready).then_some(());
     scene.cloud().wait(PATIENCE, ready).await.expect("the images are copied");
-    let findings = examine(&site, Some(&gate)).await;
+    let findings = examine(&site.clone().into(), Some(&gate)).await;
     let names: Vec<&str> = findings.iter().map(|finding| finding.name).collect();
     let expected = [
         "endpoint",
@@ -511,7 +511,7 @@ async fn a_site_is_examined_before_anything_is_made() {
     scene.cloud().with(|cloud| cloud.users.get_mut(&USER_ID).expect("it is there").vm_quota.insert("VMS".into(), 0.0));
     let images = OneImages { superlink: Some("mine".to_owned()), supernode: None };
     let wrong = OneSite { network: "nowhere".to_owned(), datastore: Some("none".to_owned()), images, ..site.clone() };
-    let found = bad(&examine(&wrong, Some(&gate)).await);
+    let found = bad(&examine(&wrong.into(), Some(&gate)).await);
     let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["quota", "network", "superlink image", "datastore"], "{found:?}");
     assert!(found[1].1.contains("net1"), "{found:?}");
@@ -519,7 +519,7 @@ async fn a_site_is_examined_before_anything_is_made() {
         (OneSite { zone: Some("nowhere".to_owned()), ..site.clone() }, "there is no zone nowhere"),
         (OneSite { endpoint: "http://127.0.0.1:1/RPC2".to_owned(), ..site.clone() }, "cannot be reached"),
     ] {
-        let found = bad(&examine(&site, Some(&gate)).await);
+        let found = bad(&examine(&site.clone().into(), Some(&gate)).await);
         assert!(found.len() == 1 && found[0].1.contains(words), "{found:?}");
     }
 }

@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use trellis_spec::{
-    ConfigValue, Containers, Driver, Federation, Gpu, Link, Name, Pool, Runtime, Site, render_node_config,
-};
+use trellis_spec::{ConfigValue, Federation, Gpu, Link, Name, Pool, Runtime, render_node_config};
 
 use super::links;
 use crate::inventory::Inventory;
@@ -28,7 +26,7 @@ pub(super) fn coordinator(federation: &Federation, inventory: &Inventory, ledger
         runtime: federation.runtime.clone(),
         program: program(federation, inventory, wanted.image.as_deref()),
         image: wanted.image.clone(),
-        containers: containers(&federation.sites[wanted.site]),
+        containers: federation.sites[wanted.site].config.traits().containers,
         endpoints: wanted.endpoints.clone(),
         persistence: wanted.persistence.clone(),
         isolation: wanted.isolation,
@@ -59,7 +57,7 @@ pub(super) fn node(
         runtime: federation.runtime.clone(),
         program: program(federation, inventory, pool.image.as_deref()),
         image: pool.image.clone(),
-        containers: containers(&federation.sites[pool.site]),
+        containers: federation.sites[pool.site].config.traits().containers,
         framework: pool.framework,
         client_app: pool.client_app.clone(),
         isolation: pool.isolation,
@@ -86,13 +84,6 @@ pub(super) fn node(
 /// Another version of our program is another generation, where the program is what runs.
 fn program(federation: &Federation, inventory: &Inventory, image: Option<&str>) -> Option<String> {
     (federation.runtime == Runtime::Trellis && image.is_none()).then(|| inventory.program.clone())
-}
-
-fn containers(site: &Site) -> Option<Containers> {
-    match site.driver {
-        Driver::Local { containers } => Some(containers),
-        Driver::OpenNebula(_) | Driver::Kubernetes(_) => None,
-    }
 }
 
 /// Rules that the site runs itself.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use trellis_plan::NodeKey;
 use trellis_spec::{
-    Containers, Coordinator, Driver, Endpoints, Federation, Isolation, Link, Monitoring, Name, OneImages, OneSite,
-    Persistence, Pool, Resources, Runtime, Security, Site, Tls, Training, Upgrade, WireGuardLink,
+    Coordinator, Endpoints, Federation, Isolation, Link, Monitoring, Name, OneImages, OneSite, Persistence, Pool,
+    Resources, Runtime, Security, Site, SiteConfig, Tls, Training, Upgrade, WireGuardLink,
 };
 
 pub fn name(text: &str) -> Name {
@@ -21,8 +21,8 @@ pub fn key(pool: &str, index: u32) -> NodeKey {
 }
 
 pub fn site(text: &str) -> Site {
-    let driver = Driver::Local { containers: Containers::No };
-    Site { name: name(text), driver, max_nodes: None, link: Link::Direct, idle_timeout: None }
+    let config = SiteConfig::default();
+    Site { name: name(text), config, max_nodes: None, link: Link::Direct, idle_timeout: None }
 }
 
 pub fn cloud() -> OneSite {

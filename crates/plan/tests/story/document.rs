@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use trellis_spec::{
-    Change, ConfigTemplate, Driver, Expression, Federation, Gpu, GpuVendor, Link, MetricRule, Persistence, Pool,
-    Release, Runtime, Scaling, ScalingPolicy, Schedule, SiteRule,
+    Change, ConfigTemplate, Expression, Federation, Gpu, GpuVendor, Link, MetricRule, Persistence, Pool, Release,
+    Runtime, Scaling, ScalingPolicy, Schedule, SiteRule,
 };
 
 use crate::given;
@@ -68,7 +68,7 @@ fn change_site(federation: &mut Federation, site: &str, settings: &[&str]) {
         match self::setting(setting) {
             ("max-nodes", most) => federation.sites[index].max_nodes = Some(number(most)),
             ("idle-timeout", time) => federation.sites[index].idle_timeout = Some(duration(time)),
-            ("opennebula", "") => federation.sites[index].driver = Driver::OpenNebula(given::cloud()),
+            ("opennebula", "") => federation.sites[index].config = given::cloud().into(),
             ("wireguard", network) => federation.sites[index].link = Link::WireGuard(given::tunnel(network)),
             ("gateway", endpoint) => match &mut federation.sites[index].link {
                 Link::WireGuard(link) => link.endpoint = Some(endpoint.to_owned()),

@@ -1,11 +1,7 @@
 //! A document that somebody sends: read, and looked at for what only this server can know.
 
-use std::path::Path;
-
 use trellis_api::Detail;
-use trellis_spec::{
-    Driver, Federation, KubeSite, Name, OneSite, Persistence, Problem, Problems, Tls, read_with_warnings,
-};
+use trellis_spec::{Federation, Name, Problem, Problems, read_with_warnings};
 
 use super::Refusal;
 
@@ -28,8 +24,8 @@ pub fn read(text: &str, file: &str, name: Option<&str>) -> Result<Document, Refu
         let what = format!("there are {} federations in it", federations.len());
         return Err(invalid("one document at a time", vec![wrong("", what, "send each by itself")]));
     }
-    let federation = federations.pop().expect("a document without any is a problem");
-    let mut details = relative_paths(&federation);
+    let mut federation = federations.pop().expect("a document without any is a problem");
+    let mut details = relative_paths(&mut federation);
     if let Some(name) = name.filter(|name| *name != federation.name.as_str()) {
         let what = format!("it is {}, and {name} was asked for", federation.name);
         details.push(wrong("metadata.name", what, "use the same name in both"));
@@ -40,56 +36,15 @@ pub fn read(text: &str, file: &str, name: Option<&str>) -> Result<Document, Refu
     }
 }
 
-/// A path is looked up where the server is, so that one which begins nowhere would mean something else than was meant.
-fn relative_paths(federation: &Federation) -> Vec<Detail> {
-    let mut paths: Vec<(String, &Path)> = Vec::new();
-    let coordinator = &federation.coordinator;
-    if let Some(python) = &coordinator.python {
-        paths.push(("spec.coordinator.python".to_owned(), python));
-    }
-    if let Persistence::Disk { path: Some(path), .. } = &coordinator.persistence {
-        paths.push(("spec.coordinator.persistence.path".to_owned(), path));
-    }
-    if let Tls::Files { certificate, key, trust } = &federation.security.tls {
-        for (field, path) in [("certificate", certificate), ("key", key), ("trust", trust)] {
-            paths.push((format!("spec.security.tls.{field}"), path));
-        }
-    }
-    for (index, site) in federation.sites.iter().enumerate() {
-        match &site.driver {
-            Driver::OpenNebula(OneSite { auth_file: Some(path), .. }) => {
-                paths.push((format!("spec.sites[{index}].opennebula.authFile"), path));
-            }
-            Driver::Kubernetes(KubeSite { kubeconfig: Some(path), .. }) => {
-                paths.push((format!("spec.sites[{index}].kubernetes.kubeconfig"), path));
-            }
-            _ => {}
-        }
-    }
-    for (index, pool) in federation.pools.iter().enumerate() {
-        if let Some(python) = &pool.python {
-            paths.push((format!("spec.pools[{index}].python"), python));
-        }
-    }
-    let relative = paths.into_iter().filter(|(_, path)| !path.is_absolute());
-    let told = relative.map(|(field, path)| {
-        let advice = "give an absolute path on the server's machine";
-        wrong(&field, format!("{} is a relative path, and the server is elsewhere", path.display()), advice)
-    });
-    told.collect()
-}
-
-/// Reports URLs that would send credentials to another machine over plain HTTP.
-pub fn plain_http(federation: &Federation) -> Vec<Detail> {
+/// The server looks paths up in its own file system and has another working directory than the client.
+fn relative_paths(federation: &mut Federation) -> Vec<Detail> {
     let mut details = Vec::new();
-    for (index, site) in federation.sites.iter().enumerate() {
-        let Driver::OpenNebula(one) = &site.driver else { continue };
-        for (field, url) in one.plain_http().into_iter().filter(|_| !one.allow_plain_http) {
-            let what = format!("{url} is on another machine, and the credentials could be read on the way");
-            let advice = "use https; where the whole network is trusted, add allowPlainHttp: true beside it";
-            details.push(wrong(&format!("spec.sites[{index}].opennebula.{field}"), what, advice));
+    federation.visit_paths(|field, path| {
+        if !path.is_absolute() {
+            let what = format!("{} is a relative path, and the server is elsewhere", path.display());
+            details.push(wrong(&field.name, what, "give an absolute path on the server's machine"));
         }
-    }
+    });
     details
 }
 

@@ -62,7 +62,7 @@ pub async fn of_superlink(
     after: Option<&str>,
     wait: bool,
 ) -> Result<LogPart, Refusal> {
-    let place = shared.sites.log_place(view, id).await;
+    let place = shared.sites.describe_log(view, id).await;
     let superlink = match superlink(&shared.sites, view) {
         Ok(superlink) if view.federation.as_ref().is_some_and(|it| it.runtime == Runtime::Trellis) => superlink,
         Ok(_) => return Err(Refusal::NotFound(place)),

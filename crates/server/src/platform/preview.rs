@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use trellis_plan::{Action, Call, Capabilities, Desired, Driver, Observation, Outcome, Rendering, Seen, Weight, Why};
+use trellis_plan::{
+    Action, Call, Capabilities, Desired, Driver, DriverKind, Observation, Outcome, Rendering, Seen, Weight, Why,
+};
 use trellis_spec::{self as spec, Federation, Name};
 
 pub const NOT_APPLIED: &str =
@@ -15,24 +17,14 @@ pub const NOT_APPLIED: &str =
 pub const NO_SERVER: &str = "no server runs on this machine";
 
 /// The applied site of this name, if it has the same connection.
-pub fn applied_as<'a>(site: &spec::Site, applied: Option<&'a Federation>) -> Option<&'a spec::Site> {
+pub fn applied_as<'a>(
+    kind: &dyn DriverKind,
+    site: &spec::Site,
+    applied: Option<&'a Federation>,
+) -> Option<&'a spec::Site> {
     let applied = applied?.sites.iter().find(|applied| applied.name == site.name)?;
-    is_same_connection(&site.driver, &applied.driver).then_some(applied)
-}
-
-/// Whether two sites call the same machine with the same credentials.
-fn is_same_connection(one: &spec::Driver, other: &spec::Driver) -> bool {
-    match (one, other) {
-        (spec::Driver::Local { .. }, spec::Driver::Local { .. }) => true,
-        (spec::Driver::OpenNebula(one), spec::Driver::OpenNebula(other)) => {
-            (&one.endpoint, &one.flow, &one.zone, &one.auth_file)
-                == (&other.endpoint, &other.flow, &other.zone, &other.auth_file)
-        }
-        (spec::Driver::Kubernetes(one), spec::Driver::Kubernetes(other)) => {
-            (&one.kubeconfig, &one.context, &one.namespace) == (&other.kubeconfig, &other.context, &other.namespace)
-        }
-        _ => false,
-    }
+    let is_same = applied.config.kind() == site.config.kind() && kind.is_same_connection(&site.config, &applied.config);
+    is_same.then_some(applied)
 }
 
 /// The note in the report about a site that is not observed.
@@ -52,23 +44,23 @@ pub enum Observer {
 }
 
 pub struct PreviewDriver {
-    /// The driver in the planned document.
-    driver: spec::Driver,
+    kind: &'static dyn DriverKind,
+    /// As the planned document has it.
+    site: spec::Site,
     observer: Observer,
 }
 
 impl PreviewDriver {
-    pub fn new(driver: &spec::Driver, observer: Observer) -> Arc<PreviewDriver> {
-        Arc::new(PreviewDriver { driver: driver.clone(), observer })
+    pub fn new(kind: &'static dyn DriverKind, site: &spec::Site, observer: Observer) -> Arc<PreviewDriver> {
+        Arc::new(PreviewDriver { kind, site: site.clone(), observer })
     }
 }
 
 impl Driver for PreviewDriver {
     fn capabilities(&self) -> Capabilities {
-        match (&self.observer, &self.driver) {
-            (Observer::Driver(observer), _) => observer.capabilities(),
-            (_, spec::Driver::Local { .. }) => trellis_driver_local::capabilities(),
-            (_, spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes(_)) => Capabilities::ALL,
+        match &self.observer {
+            Observer::Driver(observer) => observer.capabilities(),
+            Observer::Empty | Observer::Unknown(_) => self.kind.capabilities(),
         }
     }
 
@@ -91,11 +83,7 @@ impl Driver for PreviewDriver {
         Box::pin(std::future::ready(Outcome::Refused { why, retry: false }))
     }
 
-    fn preview(&self, federation: &Name, site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
-        match &self.driver {
-            spec::Driver::Local { .. } => Vec::new(),
-            spec::Driver::OpenNebula(one) => trellis_driver_one::preview(one, federation, site, wanted),
-            spec::Driver::Kubernetes(kube) => trellis_driver_kube::preview(kube, federation, site, wanted),
-        }
+    fn preview(&self, federation: &Name, _site: &Name, wanted: &[Desired]) -> Vec<Rendering> {
+        self.kind.render(federation, &self.site, wanted)
     }
 }

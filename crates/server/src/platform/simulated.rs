@@ -2,12 +2,16 @@
 //! machine can hold. What happens at them is decided by `trellis_plan::simulated::World`.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use trellis_clock::now_ms;
 use trellis_plan::simulated::World;
-use trellis_plan::{Action, Call, Capabilities, Driver, Millis, Observation, Outcome, Sighting};
-use trellis_spec::Name;
+use trellis_plan::{Action, Call, Capabilities, Driver, Millis, Observation, OpenDriver, Outcome, Sighting};
+use trellis_spec::{Name, Site};
+
+/// As the local driver has it.
+const MODELS: &str = "models";
 
 /// A world for each federation. It outlives a platform, as real sites do.
 #[derive(Debug)]
@@ -43,7 +47,25 @@ impl SimulatedSites {
 }
 
 /// The driver port on them.
-pub struct SimulatedDriver(pub Arc<SimulatedSites>);
+pub struct SimulatedDriver {
+    pub sites: Arc<SimulatedSites>,
+    /// The state directory of the control plane.
+    pub directory: PathBuf,
+}
+
+impl OpenDriver for SimulatedDriver {
+    fn site(self: Arc<Self>, _site: &Site) -> Arc<dyn Driver> {
+        self
+    }
+
+    fn has_parts(&self, _federation: &Name, _site: &Name) -> bool {
+        true
+    }
+
+    fn models_path(&self, federation: &Name) -> Option<PathBuf> {
+        Some(self.directory.join(MODELS).join(federation.as_str()))
+    }
+}
 
 fn current<'a>(world: &'a Mutex<World>, site: &Name, world_ms: Millis) -> MutexGuard<'a, World> {
     let mut world = world.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,12 +81,12 @@ impl Driver for SimulatedDriver {
 
     fn observe<'a>(&'a self, federation: &'a Name, site: &'a Name) -> Call<'a, Observation> {
         Box::pin(async move {
-            let world = self.0.world(federation);
-            let mut observation = current(&world, site, self.0.world_ms()).observe(federation, site);
+            let world = self.sites.world(federation);
+            let mut observation = current(&world, site, self.sites.world_ms()).observe(federation, site);
             if let Observation::Seen(seen) = &mut observation {
                 for sighting in seen.resources.values_mut() {
                     if let Sighting::Present { facts, .. } = sighting {
-                        facts.since_ms = self.0.real_ms(facts.since_ms);
+                        facts.since_ms = self.sites.real_ms(facts.since_ms);
                     }
                 }
             }
@@ -75,8 +97,8 @@ impl Driver for SimulatedDriver {
     fn apply<'a>(&'a self, action: &'a Action) -> Call<'a, Outcome> {
         Box::pin(async move {
             let id = action.id();
-            let world = self.0.world(&id.federation);
-            current(&world, &id.site, self.0.world_ms()).carry_out(action)
+            let world = self.sites.world(&id.federation);
+            current(&world, &id.site, self.sites.world_ms()).carry_out(action)
         })
     }
 }

@@ -1,112 +1,115 @@
-//! Which driver makes things exist at a site, and what is known about them beside what the driver port tells.
+//! The registry of drivers: which driver makes things exist at a site, and what is known about them beside what the driver
+//! port tells.
 //!
-//! A new driver has its place here, and nowhere else in the platform.
+//! A new driver has its line in [`DRIVERS`], and nothing else in the platform.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
-use trellis_driver_kube::{KubeHouse, KubeHouseSettings};
-use trellis_driver_local::{LocalDriver, LocalSettings};
-use trellis_driver_one::{HouseSettings, OneHouse};
-use trellis_plan::{Driver, ResourceId, Why};
-use trellis_spec::{self as spec, Federation, Name};
+use trellis_api::Detail;
+use trellis_plan::{Driver, DriverContext, DriverKind, OpenDriver, ResourceId, Why};
+use trellis_spec::{self as spec, Federation, Name, SiteConfig};
 
+use super::document::wrong;
 use super::preview::{self, NO_SERVER, NOT_APPLIED, Observer, PreviewDriver};
 use super::shared::Bells;
 use super::simulated::{SimulatedDriver, SimulatedSites};
 use super::view::View;
 use super::{PlatformSettings, StartError};
 
-/// Below the home: what the drivers of OpenNebula sites keep.
-const OPENNEBULA: &str = "opennebula";
-/// Below the home of simulated sites, as the local driver has it.
-const MODELS: &str = "models";
-/// Below the home: copies of what users of coordinators in clusters need.
-const KUBERNETES: &str = "kubernetes";
+/// The drivers of the program. The first one serves sites without a kind.
+const DRIVERS: [&dyn DriverKind; 3] =
+    [&trellis_driver_local::Local, &trellis_driver_one::OpenNebula, &trellis_driver_kube::Kubernetes];
+
+/// Lets documents name the sites of all drivers.
+pub fn register_site_kinds() {
+    DRIVERS.iter().for_each(|driver| driver.site_kind().register());
+}
+
+/// The command that copies a directory of a coordinator at a site to this machine; `None`: it is on this machine.
+pub fn copy_command(site: &SiteConfig, host: &str, directory: &str) -> Option<String> {
+    of_kind(&DRIVERS, site.kind())?.copy_command(site, host, directory)
+}
+
+fn of_kind(drivers: &[&'static dyn DriverKind], kind: &str) -> Option<&'static dyn DriverKind> {
+    drivers.iter().copied().find(|driver| driver.site_kind().name == kind)
+}
 
 /// Who makes things exist.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub enum SiteDrivers {
     /// The driver that each site names.
-    #[default]
-    Real,
+    Real(Vec<&'static dyn DriverKind>),
     /// All sites are simulated, whatever they name.
     Simulated(Arc<SimulatedSites>),
 }
 
+impl Default for SiteDrivers {
+    fn default() -> SiteDrivers {
+        SiteDrivers::Real(DRIVERS.to_vec())
+    }
+}
+
 pub struct Sites {
-    kind: Kind,
+    drivers: Vec<&'static dyn DriverKind>,
+    /// By kind; empty: sites can be planned, not observed.
+    open: BTreeMap<&'static str, Arc<dyn OpenDriver>>,
+    is_simulated: bool,
 }
 
 /// Sites where something may be, as the last document had them that named them; `None`: none that was kept.
 pub type Remembered = BTreeMap<Name, Option<spec::Site>>;
 
-enum Kind {
-    Real {
-        local: Arc<LocalDriver>,
-        one: Arc<OneHouse>,
-        kube: Arc<KubeHouse>,
-    },
-    Simulated {
-        driver: Arc<SimulatedDriver>,
-        directory: PathBuf,
-    },
-    /// No driver is open: sites can be planned, not observed.
-    Closed,
-}
-
 impl Sites {
     /// Sites for plans without a server.
     pub fn closed() -> Sites {
-        Sites { kind: Kind::Closed }
+        Sites::new(DRIVERS.to_vec())
+    }
+
+    fn new(drivers: Vec<&'static dyn DriverKind>) -> Sites {
+        drivers.iter().for_each(|driver| driver.site_kind().register());
+        Sites { drivers, open: BTreeMap::new(), is_simulated: false }
     }
 
     /// `bells` are rung when a driver notices something by itself.
     pub fn open(settings: &PlatformSettings, bells: Arc<Bells>) -> Result<Sites, StartError> {
-        let kind = match &settings.sites {
+        match &settings.sites {
             SiteDrivers::Simulated(sites) => {
-                let driver = Arc::new(SimulatedDriver(Arc::clone(sites)));
-                Kind::Simulated { driver, directory: settings.directory.clone() }
+                let (sites, directory) = (Arc::clone(sites), settings.directory.clone());
+                let driver: Arc<dyn OpenDriver> = Arc::new(SimulatedDriver { sites, directory });
+                let open = DRIVERS.iter().map(|kind| (kind.site_kind().name, Arc::clone(&driver)));
+                Ok(Sites { open: open.collect(), is_simulated: true, ..Sites::closed() })
             }
-            SiteDrivers::Real => {
-                let local = LocalSettings { directory: settings.directory.clone(), program: settings.program.clone() };
-                let ring = Arc::new(move |federation: &Name| bells.ring(federation));
-                let local = Arc::new(LocalDriver::open(local, ring.clone())?);
-                // Nodes of each kind of site trust the coordinators of the others.
-                let (near, home) = (Arc::clone(&local), settings.directory.join(KUBERNETES));
-                let in_clusters = home.clone();
-                let of_one = HouseSettings {
-                    trust: Arc::new(move |federation: &Name| {
-                        let in_cluster = trellis_driver_kube::trust_path(&in_clusters, federation);
-                        in_cluster.or_else(|| near.trust_path(federation))
-                    }),
-                    ..HouseSettings::new(settings.directory.join(OPENNEBULA), ring)
-                };
-                let one = OneHouse::open(of_one);
-                let (near, far) = (Arc::clone(&local), Arc::clone(&one));
-                let of_kube = KubeHouseSettings {
-                    trust: Arc::new(move |federation: &Name| {
-                        far.trust_path(federation).or_else(|| near.trust_path(federation))
-                    }),
-                    ..KubeHouseSettings::new(home)
-                };
-                Kind::Real { local, one, kube: KubeHouse::open(of_kube) }
+            SiteDrivers::Real(drivers) => {
+                let mut sites = Sites::new(drivers.clone());
+                let trust = Arc::new(OnceLock::new());
+                for driver in drivers {
+                    let kind = driver.site_kind().name;
+                    let bells = Arc::clone(&bells);
+                    let context = DriverContext {
+                        directory: settings.directory.clone(),
+                        program: settings.program.clone(),
+                        wake: Arc::new(move |federation: &Name| bells.ring(federation)),
+                        trust: trust_elsewhere(kind, &trust),
+                    };
+                    let open = driver.open(context).map_err(|source| StartError::Driver { kind, source })?;
+                    sites.open.insert(kind, open);
+                }
+                let all = sites.open.iter().map(|(kind, driver)| (*kind, Arc::downgrade(driver)));
+                trust.get_or_init(|| all.collect());
+                Ok(sites)
             }
-        };
-        Ok(Sites { kind })
+        }
     }
 
     /// The drivers of a federation's sites, and of those that left its document while something may still be there.
     pub fn drivers(&self, federation: Option<&Federation>, remembered: &Remembered) -> BTreeMap<Name, Arc<dyn Driver>> {
         let named = federation.iter().flat_map(|federation| &federation.sites);
-        let named = named.map(|site| (site.name.clone(), self.driver(site)));
-        // One that left its document before sites were kept did so when there was but the usual driver.
-        let driver = |site: &Option<spec::Site>| site.as_ref().map_or_else(|| self.usual(), |site| self.driver(site));
-        let left = remembered.iter().map(|(name, site)| (name.clone(), driver(site)));
-        let mut drivers: BTreeMap<Name, Arc<dyn Driver>> = left.collect();
-        drivers.extend(named);
-        drivers
+        let named = named.map(|site| (site.name.clone(), site.clone()));
+        let left = remembered.iter().map(|(name, site)| (name.clone(), site.clone().unwrap_or_else(|| unkept(name))));
+        let all = left.chain(named);
+        all.filter_map(|(name, site)| Some((name, self.driver(&site)?))).collect()
     }
 
     /// Read-only drivers for planning a document, and the sites that they do not observe. `applied` is the document
@@ -121,109 +124,114 @@ impl Sites {
         let mut drivers = self.drivers(None, remembered);
         let mut notes = Vec::new();
         for site in &federation.sites {
-            let (is_local, is_known) = (matches!(site.driver, spec::Driver::Local { .. }), known.contains(&site.name));
-            let observer = match &self.kind {
-                // Both observe only processes that this server started.
-                Kind::Simulated { .. } => Observer::Driver(self.usual()),
-                Kind::Real { .. } if is_local => Observer::Driver(self.usual()),
-                Kind::Closed if is_known => Observer::Unknown(NO_SERVER),
-                Kind::Closed => Observer::Empty,
-                Kind::Real { .. } => match preview::applied_as(site, applied) {
-                    Some(applied) => Observer::Driver(self.driver(applied)),
-                    None if is_known => Observer::Unknown(NOT_APPLIED),
-                    None => Observer::Empty,
-                },
+            let Some(kind) = of_kind(&self.drivers, site.config.kind()) else { continue };
+            let (is_here, is_known) = (site.config.traits().on_this_machine, known.contains(&site.name));
+            // Simulated sites and this machine have only what this server started.
+            let observed = match self.is_simulated || is_here {
+                true => self.driver(site),
+                false => preview::applied_as(kind, site, applied).and_then(|applied| self.driver(applied)),
             };
-            if matches!(observer, Observer::Empty) && !is_local {
+            let observer = match observed {
+                Some(driver) if !self.open.is_empty() => Observer::Driver(driver),
+                _ if is_known && self.open.is_empty() => Observer::Unknown(NO_SERVER),
+                _ if is_known => Observer::Unknown(NOT_APPLIED),
+                _ => Observer::Empty,
+            };
+            if matches!(observer, Observer::Empty) && !is_here {
                 notes.push(preview::not_observed(&site.name));
             }
-            drivers.insert(site.name.clone(), PreviewDriver::new(&site.driver, observer));
+            drivers.insert(site.name.clone(), PreviewDriver::new(kind, site, observer));
         }
         (drivers, notes)
     }
 
-    /// The driver of a site as a document has it.
-    pub fn driver(&self, site: &spec::Site) -> Arc<dyn Driver> {
-        match (&self.kind, &site.driver) {
-            (Kind::Simulated { .. }, _) | (Kind::Real { .. }, spec::Driver::Local { .. }) => self.usual(),
-            (Kind::Real { one, .. }, spec::Driver::OpenNebula(zone)) => Arc::new(one.site(&site.name, zone)),
-            (Kind::Real { kube, .. }, spec::Driver::Kubernetes(place)) => Arc::new(kube.site(&site.name, place)),
-            (Kind::Closed, driver) => PreviewDriver::new(driver, Observer::Unknown(NO_SERVER)),
-        }
-    }
-
-    fn usual(&self) -> Arc<dyn Driver> {
-        match &self.kind {
-            Kind::Real { local, .. } => Arc::clone(local) as Arc<dyn Driver>,
-            Kind::Simulated { driver, .. } => Arc::clone(driver) as Arc<dyn Driver>,
-            Kind::Closed => {
-                let local = spec::Driver::Local { containers: spec::Containers::No };
-                PreviewDriver::new(&local, Observer::Unknown(NO_SERVER))
+    /// The driver of a site as a document has it; `None`: there is none of its kind.
+    fn driver(&self, site: &spec::Site) -> Option<Arc<dyn Driver>> {
+        match self.open.get(site.config.kind()) {
+            Some(open) => Some(Arc::clone(open).site(site)),
+            None if !self.open.is_empty() => None,
+            None => {
+                let kind = of_kind(&self.drivers, site.config.kind())?;
+                Some(PreviewDriver::new(kind, site, Observer::Unknown(NO_SERVER)))
             }
         }
     }
 
-    /// Where a part writes what it says; `None`: not on this machine.
-    pub fn log_path(&self, id: &ResourceId) -> Option<PathBuf> {
-        match &self.kind {
-            Kind::Real { one, .. } if one.keeps(&id.federation, &id.site) => None,
-            Kind::Real { kube, .. } if kube.keeps(&id.federation, &id.site) => None,
-            Kind::Real { local, .. } => Some(local.log_path(id)),
-            Kind::Simulated { .. } | Kind::Closed => None,
+    /// Fields of sites that the control plane must not use.
+    pub fn reject(&self, federation: &Federation) -> Vec<Detail> {
+        let mut details = Vec::new();
+        for (index, site) in federation.sites.iter().enumerate() {
+            let kind = site.config.kind();
+            let rejected = of_kind(&self.drivers, kind).map(|driver| driver.reject(&site.config)).unwrap_or_default();
+            details.extend(rejected.into_iter().map(|rejected| {
+                wrong(&format!("spec.sites[{index}].{kind}.{}", rejected.field), rejected.what, rejected.advice)
+            }));
+        }
+        details
+    }
+
+    /// The log of a part; `None`: it is not on this machine.
+    pub fn log_path(&self, view: &View, id: &ResourceId) -> Option<PathBuf> {
+        self.driver_of_part(view, id)?.log_path(id)
+    }
+
+    /// Says where the log of a part is that is not on this machine.
+    pub async fn describe_log(&self, view: &View, id: &ResourceId) -> String {
+        match self.driver_of_part(view, id) {
+            Some(driver) => driver.describe_log(site_of(view, &id.site), id).await,
+            None => format!("{} has no log on this machine", id.part.name()),
         }
     }
 
-    /// Where a part writes what it says if that is not on this machine, in words.
-    pub async fn log_place(&self, view: &View, id: &ResourceId) -> String {
-        let site = view.federation.iter().flat_map(|federation| &federation.sites).find(|site| site.name == id.site);
-        match (&self.kind, site.map(|site| &site.driver)) {
-            (Kind::Real { one, .. }, _) if one.keeps(&id.federation, &id.site) => one.log_place(id).await,
-            (Kind::Real { .. }, Some(spec::Driver::Kubernetes(kube))) => {
-                let command = trellis_driver_kube::log_command(kube, id);
-                format!("the log of {} is in the cluster of site {}: {command}", id.part.name(), id.site)
-            }
-            _ => format!("{} has no log on this machine", id.part.name()),
-        }
+    /// The driver that made a part; without one, that of the document.
+    fn driver_of_part(&self, view: &View, id: &ResourceId) -> Option<&Arc<dyn OpenDriver>> {
+        let made = self.open.values().find(|driver| driver.has_parts(&id.federation, &id.site));
+        made.or_else(|| self.open.get(site_of(view, &id.site)?.config.kind()))
     }
 
     /// Where the coordinator of a federation saves models; `None`: not on this machine.
     pub fn models_path(&self, federation: &Federation) -> Option<PathBuf> {
-        match (&self.kind, coordinator(federation)) {
-            (Kind::Real { .. }, Some(spec::Driver::OpenNebula(_) | spec::Driver::Kubernetes(_))) => None,
-            (Kind::Real { local, .. }, _) => Some(local.models_path(&federation.name)),
-            (Kind::Closed, _) => None,
-            (Kind::Simulated { directory, .. }, _) => Some(directory.join(MODELS).join(federation.name.as_str())),
-        }
+        self.coordinator(federation)?.models_path(&federation.name)
     }
 
     /// The authorities that users of a federation must trust, as a file; `None`: those of the system.
     pub fn trust_path(&self, federation: &Federation) -> Option<PathBuf> {
-        match (&self.kind, &federation.security.tls) {
-            (_, spec::Tls::Off) => None,
-            (_, spec::Tls::Files { trust, .. }) => Some(trust.clone()),
-            (Kind::Real { local, one, kube }, spec::Tls::Auto) => match coordinator(federation) {
-                Some(spec::Driver::OpenNebula(_)) => one.trust_path(&federation.name),
-                Some(spec::Driver::Kubernetes(_)) => kube.trust_path(&federation.name),
-                Some(spec::Driver::Local { .. }) | None => local.trust_path(&federation.name),
-            },
-            (Kind::Simulated { .. } | Kind::Closed, spec::Tls::Auto) => None,
+        match &federation.security.tls {
+            spec::Tls::Off => None,
+            spec::Tls::Files { trust, .. } => Some(trust.clone()),
+            spec::Tls::Auto => self.coordinator(federation)?.trust_path(&federation.name),
         }
     }
 
-    /// Where the SuperLink of a federation puts the token of its first administrator; `None`: it asks nobody who he is.
+    /// Where the SuperLink of a federation puts the token of its first administrator; `None`: it has no accounts.
     pub fn token_path(&self, federation: &Federation) -> Option<PathBuf> {
-        match &self.kind {
-            Kind::Real { local, one, kube } => match coordinator(federation) {
-                Some(spec::Driver::OpenNebula(_)) => one.token_path(&federation.name),
-                Some(spec::Driver::Kubernetes(_)) => kube.token_path(&federation.name),
-                Some(spec::Driver::Local { .. }) | None => local.token_path(&federation.name),
-            },
-            Kind::Simulated { .. } | Kind::Closed => None,
-        }
+        self.coordinator(federation)?.token_path(&federation.name)
+    }
+
+    /// What makes the coordinator exist.
+    fn coordinator(&self, federation: &Federation) -> Option<&Arc<dyn OpenDriver>> {
+        let site = federation.sites.get(federation.coordinator.site)?;
+        self.open.get(site.config.kind())
     }
 }
 
-/// What makes the coordinator exist.
-fn coordinator(federation: &Federation) -> Option<&spec::Driver> {
-    federation.sites.get(federation.coordinator.site).map(|site| &site.driver)
+type OpenDrivers = Vec<(&'static str, Weak<dyn OpenDriver>)>;
+
+/// Nodes of each kind of site trust the coordinators of the others. The drivers are not kept open by it.
+fn trust_elsewhere(own: &'static str, drivers: &Arc<OnceLock<OpenDrivers>>) -> trellis_plan::TrustElsewhere {
+    let drivers = Arc::clone(drivers);
+    Arc::new(move |federation: &Name| {
+        let others = drivers.get()?.iter().filter(|(kind, _)| *kind != own);
+        others.filter_map(|(_, driver)| driver.upgrade()).find_map(|driver| driver.trust_path(federation))
+    })
+}
+
+fn site_of<'a>(view: &'a View, name: &Name) -> Option<&'a spec::Site> {
+    view.federation.as_ref()?.sites.iter().find(|site| site.name == *name)
+}
+
+/// Sites removed before the registry stored sites were all local.
+fn unkept(name: &Name) -> spec::Site {
+    let (config, link) = (SiteConfig::default(), spec::Link::Direct);
+    spec::Site { name: name.clone(), config, max_nodes: None, link, idle_timeout: None }
 }

@@ -4,7 +4,7 @@ use super::Spec;
 use super::coordinator::CoordinatorDraft;
 use super::site::SiteDraft;
 use crate::cidr::Cidr;
-use crate::federation::{Driver, Link, Site, Tls, WireGuardLink};
+use crate::federation::{Link, Site, Tls, WireGuardLink};
 use crate::problem::Place;
 
 /// Of the gateways, where the document names none.
@@ -50,7 +50,7 @@ impl Spec {
 
 /// By the same machine, whatever addresses it has.
 fn share_a_machine(one: &Site, other: &Site) -> bool {
-    matches!((&one.driver, &other.driver), (Driver::Local { .. }, Driver::Local { .. }))
+    one.config.traits().on_this_machine && other.config.traits().on_this_machine
 }
 
 fn check_reach(coordinator: &CoordinatorDraft, hub: &Site, site: &Site, draft: &SiteDraft) {
@@ -84,7 +84,7 @@ fn check_tunnel(hub: &Site, tunnel: &WireGuardLink, draft: &SiteDraft) {
 /// Gateways are machines, which not every driver can make.
 fn check_gateways(sites: &[SiteDraft]) {
     for (draft, site) in sites.iter().filter_map(|draft| Some((draft, draft.site.as_ref()?))) {
-        if matches!(site.link, Link::WireGuard(_)) && !matches!(site.driver, Driver::OpenNebula(_)) {
+        if matches!(site.link, Link::WireGuard(_)) && !site.config.traits().makes_gateways {
             draft.link_at.refuse(
                 "gateways are machines that we make in OpenNebula clouds only",
                 "make a tunnel by other means, and advertise the coordinator's address in it (coordinator.endpoints.advertise)",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Spec;
 use super::coordinator::Fit;
 use super::site::SiteDraft;
-use crate::federation::{ConfigTemplate, Containers, Driver, Federation, Name, Pool, Site, Upgrade};
+use crate::federation::{ConfigTemplate, Federation, Name, Pool, Site, Upgrade};
 use crate::kind::Unavailable;
 use crate::problem::{Place, suggest};
 
@@ -120,12 +120,12 @@ fn index_of(sites: &[SiteDraft], wanted: Option<&Name>, at: &Place) -> Option<us
 
 /// Where the driver starts processes there are no images, and where it starts images they bring their own Python.
 fn refuse_misfit(sites: &[SiteDraft], site: usize, fit: &Fit) {
-    let driver = sites.get(site).map(|draft| draft.site.as_ref().map(|site| &site.driver));
-    let processes = match driver {
-        None => true,
+    let traits = match sites.get(site).map(|draft| &draft.site) {
+        None => super::only_site().config.traits(),
         Some(None) => return,
-        Some(Some(driver)) => matches!(driver, Driver::Local { containers: Containers::No }),
+        Some(Some(site)) => site.config.traits(),
     };
+    let processes = traits.starts_processes();
     if processes {
         let advice = "leave it out, or let the site start containers (local.containers: podman)";
         for (what, place) in [("image", &fit.image), ("framework", &fit.framework)] {
@@ -136,7 +136,7 @@ fn refuse_misfit(sites: &[SiteDraft], site: usize, fit: &Fit) {
     } else if let Some(place) = &fit.python {
         place.refuse("the site starts images, which bring their own Python", "leave it out, or name another image");
     }
-    if let Some(Some(Driver::OpenNebula(_))) = driver {
+    if traits.starts_appliances {
         for (what, place) in [("env", &fit.env), ("extraArgs", &fit.extra_args)] {
             if let Some(place) = place {
                 place.refuse(format!("the site starts appliances, which take no {what}"), "leave it out");

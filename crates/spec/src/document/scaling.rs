@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Spec;
 use crate::expression::Expression;
-use crate::federation::{Change, ConfigTemplate, Driver, MetricRule, Scaling, ScalingPolicy, SiteRule};
+use crate::federation::{Change, ConfigTemplate, MetricRule, Scaling, ScalingPolicy, SiteRule};
 use crate::kind::{Choice, Fault, Scalar, choice, duration, whole};
 use crate::object::Object;
 use crate::schedule::Schedule;
@@ -189,16 +189,16 @@ impl Spec {
         for (draft, site) in self.pools.iter().zip(pool_sites) {
             let Some(scaling) = &draft.pool.scaling else { continue };
             let driver = site.and_then(|site| self.sites.get(site)).and_then(|draft| draft.site.as_ref());
-            let is_one = driver.is_some_and(|site| matches!(site.driver, Driver::OpenNebula(_)));
+            let runs_rules = driver.is_some_and(|site| site.config.traits().runs_scaling_rules);
             let has_metrics = scaling.rules.iter().any(|rule| matches!(rule, SiteRule::Metric(_)));
             // Without sites there is one, which is local.
-            if has_metrics && !is_one && (driver.is_some() || self.sites.is_empty()) {
+            if has_metrics && !runs_rules && (driver.is_some() || self.sites.is_empty()) {
                 draft.scaling_at.refuse(
                     "conditions on metrics of machines are looked at by OneFlow, and the site is not in an OpenNebula cloud",
                     "use policy: roundTime, waiting, perRun or idle, which know what is trained",
                 );
             }
-            if is_one && !scaling.rules.is_empty() && scaling.min == 0 {
+            if runs_rules && !scaling.rules.is_empty() && scaling.min == 0 {
                 draft.scaling_at.refuse("OneFlow cannot scale what has no machine", "write min: 1 or more");
             }
         }

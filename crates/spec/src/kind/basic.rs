@@ -11,9 +11,9 @@ use crate::federation::Name;
 use crate::problem::suggest;
 
 /// One of a few words: how it is written, and what it stands for.
-pub(crate) type Choice<T> = (&'static str, T);
+pub type Choice<T> = (&'static str, T);
 
-pub(crate) fn flag() -> Scalar<bool> {
+pub fn flag() -> Scalar<bool> {
     let parse = |text: &str, plain: bool| match (text, plain) {
         ("true", true) => Ok(true),
         ("false", true) => Ok(false),
@@ -29,7 +29,7 @@ fn not_so(text: &str, meant: &str) -> Fault {
     Fault::because(format!("{text} is not true or false"), format!("write {meant}"))
 }
 
-pub(crate) fn whole(range: RangeInclusive<u32>) -> Scalar<u32> {
+pub fn whole(range: RangeInclusive<u32>) -> Scalar<u32> {
     let (least, most) = range.into_inner();
     let words = format!("a whole number from {least} to {most}");
     let parse = move |text: &str, plain: bool| match digits(text, plain).and_then(|text| text.parse().ok()) {
@@ -40,7 +40,7 @@ pub(crate) fn whole(range: RangeInclusive<u32>) -> Scalar<u32> {
     Scalar::new(words, "4", schema, parse)
 }
 
-pub(crate) fn port() -> Scalar<NonZeroU16> {
+pub fn port() -> Scalar<NonZeroU16> {
     let parse = |text: &str, plain: bool| digits(text, plain).and_then(|text| text.parse().ok()).ok_or(Fault::Unfit);
     let schema = json!({ "type": "integer", "minimum": 1, "maximum": u16::MAX });
     Scalar::new("a port from 1 to 65535", "9092", schema, parse)
@@ -53,12 +53,7 @@ fn digits(text: &str, plain: bool) -> Option<&str> {
 }
 
 /// Text without blanks, that `fits`.
-pub(crate) fn word(
-    words: &str,
-    example: &'static str,
-    pattern: &'static str,
-    fits: fn(&str) -> bool,
-) -> Scalar<String> {
+pub fn word(words: &str, example: &'static str, pattern: &'static str, fits: fn(&str) -> bool) -> Scalar<String> {
     let parse = move |text: &str, _: bool| {
         let sound = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control()) && fits(text);
         sound.then(|| text.to_owned()).ok_or(Fault::Unfit)
@@ -68,7 +63,7 @@ pub(crate) fn word(
 }
 
 /// Any text, also one that looks like a number.
-pub(crate) fn text(words: &str, example: &'static str) -> Scalar<String> {
+pub fn text(words: &str, example: &'static str) -> Scalar<String> {
     let parse = |text: &str, _: bool| match text.contains('\0') {
         true => Err(Fault::because("it holds a NUL character, which no program can be given", "leave it out")),
         false => Ok(text.to_owned()),
@@ -77,7 +72,15 @@ pub(crate) fn text(words: &str, example: &'static str) -> Scalar<String> {
     Scalar::new(words, example, schema, parse)
 }
 
-pub(crate) fn name(example: &'static str) -> Scalar<Name> {
+/// Text, also a number.
+pub fn id(words: &str, example: &'static str) -> Scalar<String> {
+    Scalar::new(words, example, json!({ "type": ["string", "integer"] }), |text, _| {
+        let sound = !text.is_empty() && !text.contains(char::is_control);
+        sound.then(|| text.to_owned()).ok_or(Fault::Unfit)
+    })
+}
+
+pub fn name(example: &'static str) -> Scalar<Name> {
     let words =
         format!("a name: 1 to {} of a-z, 0-9 and -, beginning with a letter, not ending with -", Name::MAX_CHARS);
     let parse = |text: &str, _: bool| Name::new(text).ok_or(Fault::Unfit);
@@ -86,7 +89,7 @@ pub(crate) fn name(example: &'static str) -> Scalar<Name> {
     Scalar::new(words, example, schema, parse)
 }
 
-pub(crate) fn path(example: &'static str) -> Scalar<PathBuf> {
+pub fn path(example: &'static str) -> Scalar<PathBuf> {
     let parse = |text: &str, _: bool| {
         let sound = !text.is_empty() && !text.contains(char::is_control);
         sound.then(|| PathBuf::from(text)).ok_or(Fault::Unfit)
@@ -95,11 +98,11 @@ pub(crate) fn path(example: &'static str) -> Scalar<PathBuf> {
     Scalar::new("a path", example, schema, parse)
 }
 
-pub(crate) fn choice<T: Copy + 'static>(choices: &'static [Choice<T>]) -> Scalar<T> {
+pub fn choice<T: Copy + 'static>(choices: &'static [Choice<T>]) -> Scalar<T> {
     among(choices.iter().map(|(name, _)| *name).collect(), |index| choices[index].1)
 }
 
-pub(crate) fn one_of(names: &'static [&'static str]) -> Scalar<&'static str> {
+pub fn one_of(names: &'static [&'static str]) -> Scalar<&'static str> {
     among(names.to_vec(), |index| names[index])
 }
 
@@ -125,6 +128,6 @@ fn either(names: &[&str]) -> String {
 }
 
 /// How a value is written.
-pub(crate) fn choice_name<T: PartialEq>(choices: &[Choice<T>], value: &T) -> &'static str {
+pub fn choice_name<T: PartialEq>(choices: &[Choice<T>], value: &T) -> &'static str {
     choices.iter().find(|(_, known)| known == value).map(|(name, _)| *name).expect("every value has a word")
 }

@@ -54,7 +54,7 @@ pub(crate) fn environment() -> MapOf<String> {
 }
 
 /// Labels or annotations of Kubernetes.
-pub(crate) fn labels(example: &'static str, value: &'static str) -> MapOf<String> {
+pub fn labels(example: &'static str, value: &'static str) -> MapOf<String> {
     let sound = |key: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let part = |part: &str| {

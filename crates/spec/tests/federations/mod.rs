@@ -17,7 +17,7 @@ prop_compose! {
     pub fn federation()(
         name in name(),
         runtime in runtime(),
-        sites in vec((driver(), of(0..=MAX_NODES)), 1..4),
+        sites in vec((config(), of(0..=MAX_NODES)), 1..4),
         security in security(),
         parts in (training(), any::<bool>(), any::<bool>(), 1..=MAX_NODES, duration()),
         links in (any::<bool>(), of(of(tunnel())), vec(of((10u64..3600).prop_map(Duration::from_secs)), 3)),
@@ -31,9 +31,9 @@ prop_compose! {
         let most: u32 = pools.iter().map(most).sum();
         training.partitions = training.partitions.map(|more| (more + most).clamp(1, MAX_NODES));
         let (is_linked, hub, idle) = links;
-        let site = |(index, (driver, max_nodes))| {
+        let site = |(index, (config, max_nodes))| {
             let link = Link::Direct;
-            Site { name: numbered("site", index), driver, max_nodes, link, idle_timeout: idle[index] }
+            Site { name: numbered("site", index), config, max_nodes, link, idle_timeout: idle[index] }
         };
         let named = |(index, pool)| Pool { name: numbered("pool", index), ..pool };
         let mut federation = Federation {
@@ -58,7 +58,7 @@ prop_compose! {
 /// Links sites by tunnels, where they can have a gateway.
 fn join(federation: &mut Federation, spoke: Option<WireGuardLink>) {
     let hub = federation.coordinator.site;
-    if !matches!(federation.sites[hub].driver, Driver::OpenNebula(_)) {
+    if !federation.sites[hub].config.traits().makes_gateways {
         return;
     }
     for (index, site) in federation.sites.iter_mut().enumerate() {
@@ -76,7 +76,7 @@ fn join(federation: &mut Federation, spoke: Option<WireGuardLink>) {
             (Some(spoke), false) => spoke.clone(),
             (None, false) => WireGuardLink { subnet: None, endpoint: None, ..plain },
         };
-        if matches!(site.driver, Driver::OpenNebula(_)) {
+        if site.config.traits().makes_gateways {
             site.link = Link::WireGuard(WireGuardLink { networks: vec![network(0), network(9)], ..link });
         }
     }
@@ -85,7 +85,7 @@ fn join(federation: &mut Federation, spoke: Option<WireGuardLink>) {
 /// What is elsewhere must be reached, and unseen by others.
 fn let_reach(federation: &mut Federation) {
     let hub = federation.coordinator.site;
-    let local = |site: usize| matches!(federation.sites[site].driver, Driver::Local { .. });
+    let local = |site: usize| federation.sites[site].config.traits().on_this_machine;
     let far = |pool: &&Pool| pool.site != hub && !(local(pool.site) && local(hub));
     let direct = |pool: &Pool| federation.sites[pool.site].link == Link::Direct;
     if federation.pools.iter().filter(far).any(direct) {
@@ -119,12 +119,12 @@ fn runtime() -> impl Strategy<Value = Runtime> {
     prop_oneof![Just(Runtime::Trellis), flower]
 }
 
-fn driver() -> impl Strategy<Value = Driver> {
+fn config() -> impl Strategy<Value = SiteConfig> {
     let containers = select(vec![Containers::No, Containers::Podman, Containers::Docker]);
     prop_oneof![
-        containers.prop_map(|containers| Driver::Local { containers }),
-        one_site().prop_map(Driver::OpenNebula),
-        kube_site().prop_map(Driver::Kubernetes),
+        containers.prop_map(|containers| SiteConfig::from(LocalSite { containers })),
+        one_site().prop_map(SiteConfig::from),
+        kube_site().prop_map(SiteConfig::from),
     ]
 }
 
@@ -249,12 +249,12 @@ fn resources() -> impl Strategy<Value = Resources> {
     })
 }
 
-type Sites = Vec<(Driver, Option<u32>)>;
+type Sites = Vec<(SiteConfig, Option<u32>)>;
 
 /// A site, and what its driver can use: an image, or else an interpreter.
 fn place(sites: Sites) -> impl Strategy<Value = (usize, Option<String>, Option<PathBuf>)> {
     (0..sites.len(), of("[a-z0-9./:@-]{1,30}"), of(path())).prop_map(move |(site, image, python)| {
-        match sites[site].0 == (Driver::Local { containers: Containers::No }) {
+        match sites[site].0.traits().starts_processes() {
             true => (site, None, python),
             false => (site, image, None),
         }
@@ -298,9 +298,9 @@ fn pool(sites: Sites) -> impl Strategy<Value = Pool> {
             let (framework, client_app, isolation, resources, gpu) = what;
             let (node_config, env, extra_args) = rest;
             let (env, extra_args) = fit_program(env, extra_args, &sites[site].0);
-            let starts_images = sites[site].0 != (Driver::Local { containers: Containers::No });
+            let starts_images = !sites[site].0.traits().starts_processes();
             let framework = framework.filter(|_| starts_images && image.is_none());
-            let is_one = matches!(sites[site].0, Driver::OpenNebula(_));
+            let is_one = sites[site].0.traits().runs_scaling_rules;
             let scaling = scaling.map(|scaling| fit_rules(scaling, is_one));
             let count = scaling.as_ref().map_or(count, |scaling: &Scaling| count.clamp(scaling.min, scaling.max));
             let name = Name::new("pool").unwrap();
@@ -329,12 +329,9 @@ fn pool(sites: Sites) -> impl Strategy<Value = Pool> {
 fn fit_program(
     env: BTreeMap<String, String>,
     extra_args: Vec<String>,
-    driver: &Driver,
+    site: &SiteConfig,
 ) -> (BTreeMap<String, String>, Vec<String>) {
-    match driver {
-        Driver::OpenNebula(_) => (BTreeMap::new(), Vec::new()),
-        Driver::Local { .. } | Driver::Kubernetes(_) => (env, extra_args),
-    }
+    if site.traits().starts_appliances { (BTreeMap::new(), Vec::new()) } else { (env, extra_args) }
 }
 
 fn gpu() -> impl Strategy<Value = Gpu> {

@@ -4,8 +4,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use trellis_driver_one::{Finding, Fitness, examine};
-use trellis_spec::{Driver, Federation, OneSite};
+use trellis_driver_one::{Finding, Fitness, KIND, examine};
+use trellis_spec::{Federation, SiteConfig};
 
 use super::Report;
 use super::check::Check;
@@ -67,12 +67,10 @@ pub fn run(args: &OpenNebulaArgs) -> ExitCode {
     if problems > 0 { ExitCode::FAILURE } else { told }
 }
 
-fn sites<'a>(federations: &'a [Federation], wanted: Option<&str>) -> Vec<(&'a str, &'a OneSite)> {
+fn sites<'a>(federations: &'a [Federation], wanted: Option<&str>) -> Vec<(&'a str, &'a SiteConfig)> {
     let sites = federations.iter().flat_map(|federation| &federation.sites);
-    let ours = sites.filter_map(|site| match &site.driver {
-        Driver::OpenNebula(one) => Some((site.name.as_str(), one)),
-        _ => None,
-    });
+    let ours = sites.filter(|site| site.config.kind() == KIND);
+    let ours = ours.map(|site| (site.name.as_str(), &site.config));
     ours.filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name)).collect()
 }
 

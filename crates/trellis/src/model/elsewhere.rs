@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use trellis_api::{Role, Run};
-use trellis_spec::{Driver, Federation};
+use trellis_server::copy_command;
+use trellis_spec::Federation;
 
 use crate::remote::Trouble;
 use crate::run_source::offline;
@@ -50,18 +51,12 @@ pub fn list(run: Option<&str>) -> Result<Vec<Elsewhere>, Trouble> {
 
 fn of_federation(federation: &Federation, host: Option<&str>, runs: &[Run]) -> Vec<Elsewhere> {
     let host = host.unwrap_or("ADDRESS");
-    let copy = |path: &str| match &federation.sites[federation.coordinator.site].driver {
-        Driver::Local { .. } => None,
-        Driver::OpenNebula(_) => Some(format!("scp -r 'root@{host}:{path}' .")),
-        Driver::Kubernetes(kube) => {
-            Some(format!("kubectl --namespace {} cp POD:{path} .  (POD: that of the coordinator)", kube.namespace))
-        }
-    };
+    let site = &federation.sites[federation.coordinator.site].config;
     let one = |run: &Run| {
         let training = run.training.as_ref()?;
         let path = training.checkpoint.clone()?;
         let (federation, run_id) = (federation.name.to_string(), run.id.clone());
-        Some(Elsewhere { federation, run_id, round: training.round, copy: copy(&path)?, path })
+        Some(Elsewhere { federation, run_id, round: training.round, copy: copy_command(site, host, &path)?, path })
     };
     runs.iter().filter_map(one).collect()
 }

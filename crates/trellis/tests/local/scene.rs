@@ -103,7 +103,7 @@ impl Scene {
     }
 
     pub fn log(&self, id: &ResourceId) -> String {
-        std::fs::read_to_string(self.driver().log_path(id)).unwrap_or_default()
+        std::fs::read_to_string(self.driver().log_path(id).expect("it is on this machine")).unwrap_or_default()
     }
 
     pub fn part(&self, id: &ResourceId) -> PathBuf {
