@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::fleet::Transport;
 use crate::pieces::{Broken, Pieces};
 use crate::superlink::SuperLink;
-use crate::target::Token;
+use trellis_wire::token::Token;
 
 /// What releases up to 1.25 call the federation that everybody is in, and must be told. Later ones need no name.
 const OLD_FEDERATION: &str = "default";

@@ -8,6 +8,7 @@ mod account;
 mod audit;
 mod census;
 mod job;
+mod large;
 mod message;
 mod node;
 mod object;
@@ -15,7 +16,11 @@ mod report;
 mod run;
 mod token;
 
+use std::future::Future;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use crate::Seconds;
@@ -48,7 +53,7 @@ pub type Case = (&'static str, fn(&Subject<'_>));
 /// All cases. Each needs a subject of its own.
 pub fn suite() -> Vec<Case> {
     let machines = [node::CASES, run::CASES, token::CASES, message::CASES, object::CASES].concat();
-    [&machines[..], report::CASES, account::CASES, audit::CASES, census::CASES, job::CASES].concat()
+    [&machines[..], large::CASES, report::CASES, account::CASES, audit::CASES, census::CASES, job::CASES].concat()
 }
 
 /// A job that hands the result of `work` to whoever waits for it. A refusal by `work` undoes it.
@@ -109,6 +114,24 @@ pub fn await_one<T>(from: &Receiver<T>) -> T {
     match from.recv_timeout(PATIENCE) {
         Ok(value) => value,
         Err(why) => panic!("the store gave no answer: {why}"),
+    }
+}
+
+/// Waits for what a store does in its own time. A store that needs an async runtime is tested inside one.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park_timeout(PATIENCE),
+        }
     }
 }
 

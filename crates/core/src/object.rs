@@ -111,15 +111,15 @@ pub fn transactions<T>(messages: Vec<T>, tree: impl Fn(&T) -> &Tree) -> Vec<Vec<
 pub enum Content {
     /// Small: kept with the row.
     Inline(Bytes),
-    /// Large: a file of the store, under a name that is never used twice.
-    File { name: String, bytes: u64 },
+    /// Kept apart from the rows, under a name that is never used twice.
+    Large { name: String, bytes: u64 },
 }
 
 impl Content {
     pub fn len_bytes(&self) -> u64 {
         match self {
             Content::Inline(bytes) => bytes.len() as u64,
-            Content::File { bytes, .. } => *bytes,
+            Content::Large { bytes, .. } => *bytes,
         }
     }
 }

@@ -1,7 +1,13 @@
-//! The store port: what the core needs kept, as rows, and how a change is made atomic and durable.
+//! The store port: rows, and how a change of them is made atomic and durable; content too large for a row ([`objects`]);
+//! and where a test may have the process killed ([`crash`]).
 //!
 //! A store may be shared by several SuperLinks. So nothing here may be cached by the caller across transactions, and a
 //! job may be run more than once before it is committed.
+
+pub mod crash;
+pub mod objects;
+
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -13,6 +19,7 @@ use crate::id::{MessageId, NodeId, ObjectId, RunId};
 use crate::message::{Instruction, Reply};
 use crate::node::Node;
 use crate::object::{Content, Object, Scope};
+use crate::port::objects::Objects;
 use crate::refusal::Refusal;
 use crate::report::TrainingReport;
 use crate::run::{Run, ServerApp};
@@ -174,10 +181,10 @@ pub trait Tx: Read {
     fn update_object(&mut self, object: &Object) -> Result<(), Refusal>;
     /// Stores content that is not stored yet.
     fn put_content(&mut self, id: ObjectId, content: &Content) -> Result<(), Refusal>;
-    /// Content that turned out not to be needed: its file, if any, goes after the commit.
+    /// Content that turned out not to be needed: large content is removed after the commit.
     fn discard(&mut self, content: &Content);
-    /// Deletes the object. Deleting the last object with this id also deletes the content; its file, if any, is removed
-    /// after the commit.
+    /// Deletes the object. Deleting the last object with this id also deletes the content; large content is removed after
+    /// the commit.
     fn delete_object(&mut self, scope: Scope, id: ObjectId) -> Result<(), Refusal>;
 
     fn put_account(&mut self, account: &Account) -> Result<(), Refusal>;
@@ -207,7 +214,20 @@ pub trait Job: Send {
     fn done(self: Box<Self>, committed: Result<(), Refusal>);
 }
 
-/// A store: readers at any time, changes one after another.
+/// A commit that was tried.
+pub struct Commit<'a> {
+    /// What became true with it; nothing, if it failed.
+    pub topics: &'a [Topic],
+    /// Changes in it. 0: the commit of another process that shares the state.
+    pub jobs: usize,
+    pub took: Duration,
+    pub worked: bool,
+}
+
+/// Called after each commit.
+pub type OnCommit = Box<dyn Fn(&Commit<'_>) + Send + Sync>;
+
+/// A store: readers at any time, changes one after another. Dropping it waits until everything submitted is committed.
 pub trait Store: Send + Sync {
     /// Queues a change. Many changes may share one commit.
     fn submit(&self, job: Box<dyn Job>);
@@ -216,4 +236,10 @@ pub trait Store: Send + Sync {
     fn submit_soon(&self, job: Box<dyn Job>);
     /// Calls `question` with a view of one moment.
     fn read(&self, question: &mut dyn FnMut(&dyn Read) -> Result<(), Refusal>) -> Result<(), Refusal>;
+    /// Where content is that is too large for a row.
+    fn objects(&self) -> &dyn Objects;
+    /// Whether the last commit worked.
+    fn works(&self) -> bool;
+    /// Changes that wait for a commit.
+    fn queue_length(&self) -> u64;
 }

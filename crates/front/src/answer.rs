@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
+use trellis_core::port::objects::Blocks;
 use trellis_core::refusal::Refusal;
 
 /// The answer to a call.
@@ -24,7 +25,7 @@ pub enum Answer {
 pub enum Rest {
     Nothing,
     Whole(Bytes),
-    Blocks { bytes: u64, blocks: mpsc::Receiver<io::Result<Bytes>> },
+    Blocks { bytes: u64, blocks: Box<dyn Blocks> },
 }
 
 impl Rest {
@@ -58,7 +59,7 @@ pub enum Following {
     Whole(Bytes),
     Blocks {
         left: u64,
-        blocks: mpsc::Receiver<io::Result<Bytes>>,
+        blocks: Box<dyn Blocks>,
     },
     /// Whole frames of the transport, trailers included.
     Frames(mpsc::Receiver<Frame<Bytes>>),
@@ -95,12 +96,12 @@ impl Body for Payload {
                 self.rest = Following::Nothing;
                 Some(bytes).filter(|bytes| !bytes.is_empty()).map(|bytes| Ok(Frame::data(bytes)))
             }
-            Following::Blocks { left, blocks } => match std::task::ready!(blocks.poll_recv(cx)) {
+            Following::Blocks { left, blocks } => match std::task::ready!(blocks.poll_next(cx)) {
                 Some(Ok(block)) => {
                     *left = left.saturating_sub(block.len() as u64);
                     Some(Ok(Frame::data(block)))
                 }
-                Some(Err(error)) => Some(Err(error)),
+                Some(Err(refusal)) => Some(Err(io::Error::other(refusal))),
                 None if *left > 0 => Some(Err(io::Error::other("the object ended early"))),
                 None => None,
             },

@@ -49,7 +49,6 @@ pub struct Config {
     /// What runs begin with, in place of what their apps bring along.
     pub run_defaults: trellis_wire::fab::Config,
     /// Where the state is kept.
-    pub state: StateLocation,
     /// Nodes must be registered through the Control API first.
     pub supernode_auth: bool,
     pub keepalive: Keepalive,
@@ -91,16 +90,6 @@ pub enum AppTrust {
     Machine,
     /// Every caller that can reach the ServerAppIo port.
     Network,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StateLocation {
-    /// A directory that holds database, objects and app output. `database` overrides the database's place in it.
-    Directory { directory: PathBuf, database: Option<PathBuf> },
-    /// Nothing survives the process.
-    Ephemeral,
-    /// As `Ephemeral`, in this directory.
-    Temporary { directory: PathBuf },
 }
 
 /// Limits, each with its unit. The defaults suit a machine with 2 GiB to spare.

@@ -61,7 +61,7 @@ async fn drawn(link: &Link) -> Result<(), ServeError> {
     if !link.read(|view| view.accounts()).map_err(ServeError::Recovery)?.is_empty() {
         return Ok(());
     }
-    let path = link.store().directory().path().join(DRAWN_TOKEN_FILE);
+    let path = link.directory().join(DRAWN_TOKEN_FILE);
     let (token, hash) = new_token();
     // Before the account: a token without an account is replaced at the next start, the reverse would be lost.
     trellis_files::replace(&path, format!("{token}\n").as_bytes(), trellis_files::PRIVATE_FILE)

@@ -17,10 +17,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use trellis_core::app;
 use trellis_core::id::RunId;
-use trellis_core::port::Topic;
+use trellis_core::port::{Topic, crash};
 use trellis_core::refusal::Refusal;
 use trellis_core::run::{MAX_RESTARTS, Outcome, ServerApp, State};
-use trellis_store_sqlite::crash;
 
 use crate::api::app::{append_log, new_token};
 use crate::link::Link;
@@ -65,7 +64,7 @@ pub struct Launcher {
 
 impl Launcher {
     pub fn new(link: Arc<Link>, programs: Programs, address: String) -> std::io::Result<Launcher> {
-        let outputs = link.store().directory().path().join(program::OUTPUTS);
+        let outputs = link.directory().join(program::OUTPUTS);
         std::fs::create_dir_all(&outputs)?;
         let slots = Arc::new(Semaphore::new(link.limits.server_apps.unwrap_or_else(default_server_apps)));
         Ok(Launcher { link, programs, address, outputs, slots })
@@ -307,7 +306,7 @@ impl Launcher {
 
     /// What makes our apps ours: the state they belong to.
     fn mark(&self) -> String {
-        let directory = self.link.store().directory().path();
+        let directory = self.link.directory();
         std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned()).display().to_string()
     }
 }

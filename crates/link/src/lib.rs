@@ -1,6 +1,6 @@
 //! The SuperLink: front ends over the link core.
 //!
-//! `link` joins core, store and waiting room; `api` holds the calls; `front` brings them over the wire, gRPC and HTTP;
+//! `link` joins core, store and waiting room; `state` is the store that the program chose; `api` holds the calls; `front` brings them over the wire, gRPC and HTTP;
 //! `dialect` knows what differs between versions of Flower; `launch` starts ServerApps.
 
 mod api;
@@ -23,6 +23,7 @@ mod objects;
 mod refusals;
 mod serve;
 mod shards;
+mod state;
 mod upkeep;
 mod wake;
 pub mod watch;
@@ -41,5 +42,5 @@ pub mod decoders {
 
 pub use first_account::chosen_token;
 pub use launch::interpreter_of;
-pub use serve::{Addresses, ServeError, StateVerdict, SuperLink, check_state, serve};
-pub use trellis_store_sqlite::crash::POINTS as CRASH_POINTS;
+pub use serve::{Addresses, ServeError, SuperLink, serve};
+pub use state::{Directory, OpenError, State};

@@ -1,6 +1,7 @@
 //! The SuperLink's inside: the core's transactions on a store, with somewhere to wait. No protocol in here.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
@@ -9,7 +10,6 @@ use trellis_core::id::RunId;
 use trellis_core::port::{Job, Read, Store, Topic, Traffic, Tx};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::{SuperexecSecret, TlsSettings};
-use trellis_store_sqlite::SqliteStore;
 use trellis_wire::fab;
 
 use crate::api::account::Logins;
@@ -22,12 +22,15 @@ use crate::identity::Identities;
 use crate::objects::HotObjects;
 use crate::refusals::RefusalLog;
 use crate::shards::Shards;
+use crate::state::Directory;
 use crate::wake::WaitingRoom;
 use crate::watch::Watch;
 
 /// What every front end shares.
 pub struct Link {
-    store: SqliteStore,
+    store: Box<dyn Store>,
+    /// Released after the store.
+    directory: Directory,
     clock: Clock,
     traffic: Mutex<HashMap<RunId, Traffic>>,
     /// The last confirmation of each run that may not be durable yet.
@@ -66,6 +69,7 @@ pub struct Link {
 
 /// How a link is set up.
 pub struct Settings {
+    pub directory: Directory,
     pub limits: Limits,
     pub supernode_auth: bool,
     pub accounts: bool,
@@ -83,9 +87,10 @@ pub struct Settings {
 const SAID: usize = 4096;
 
 impl Link {
-    pub fn new(store: SqliteStore, room: Arc<WaitingRoom>, watch: Arc<Watch>, settings: Settings) -> Link {
+    pub fn new(store: Box<dyn Store>, room: Arc<WaitingRoom>, watch: Arc<Watch>, settings: Settings) -> Link {
         Link {
             store,
+            directory: settings.directory,
             clock: Clock::default(),
             traffic: Mutex::default(),
             confirming: Mutex::default(),
@@ -128,8 +133,13 @@ impl Link {
         self.clock.now()
     }
 
-    pub fn store(&self) -> &SqliteStore {
-        &self.store
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// For files of this process.
+    pub fn directory(&self) -> &Path {
+        (*self.directory).as_ref()
     }
 
     /// Asks the store. Short: the caller's thread does it.

@@ -1,27 +1,23 @@
 //! Object bytes on their way in and out. They are hashed and written as they come, and never held whole unless small.
 
-use std::io::Read as _;
-use std::sync::Arc;
-
 use bytes::{Bytes, BytesMut};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use tokio::sync::mpsc;
 use trellis_core::fleet::running;
 use trellis_core::id::ObjectId;
 use trellis_core::object::{self, Arrival, Content, Scope};
-use trellis_core::port::Tx;
+use trellis_core::port::objects::{Blocks, Upload};
+use trellis_core::port::{Store, Tx, crash};
 use trellis_core::refusal::{Kind, Refusal};
-use trellis_store_sqlite::{Spool, Vault, crash};
 use trellis_wire::object::{ObjectError, Verifier};
 
 use crate::link::Link;
 
-/// Objects up to this size are kept in the database, larger ones as files.
+/// Objects up to this size are kept with their rows, larger ones apart from them.
 const INLINE_BYTES: usize = 32 << 10;
-/// Bytes gathered before they are written to a file, or read from one at once.
+/// Bytes gathered before they are handed to the store.
 const BLOCK_BYTES: usize = 512 << 10;
-/// Files up to this size may be kept in memory (Flower cuts arrays at 5 MiB).
+/// Large content up to this size may be kept in memory (Flower cuts arrays at 5 MiB).
 const HOT_BYTES: u64 = 8 << 20;
 
 /// Whole objects that were asked for lately, so that many nodes asking for one model cost one read.
@@ -71,7 +67,7 @@ pub fn admit(link: &Link, scope: Scope, id: ObjectId) -> Result<Admission, Refus
         Some(object) if object.here => Admission::Known,
         Some(_) => {
             let (verifier, gathered) = (Verifier::new(id), BytesMut::new());
-            Admission::Wanted(Box::new(Incoming { scope, id, verifier, gathered, spool: None, bytes: 0 }))
+            Admission::Wanted(Box::new(Incoming { scope, id, verifier, gathered, upload: None, bytes: 0 }))
         }
     })
 }
@@ -82,7 +78,7 @@ pub struct Incoming {
     id: ObjectId,
     verifier: Verifier,
     gathered: BytesMut,
-    spool: Option<Spool>,
+    upload: Option<Box<dyn Upload>>,
     bytes: u64,
 }
 
@@ -96,28 +92,20 @@ impl Incoming {
         }
         self.verifier.update(bytes).map_err(|error| refuse(self.id, &error))?;
         self.gathered.extend_from_slice(bytes);
-        let enough = if self.spool.is_some() { BLOCK_BYTES } else { INLINE_BYTES + 1 };
+        let enough = if self.upload.is_some() { BLOCK_BYTES } else { INLINE_BYTES + 1 };
         if self.gathered.len() >= enough {
-            self.spill(link.store().vault()).await?;
+            self.spill(link.store()).await?;
         }
         Ok(())
     }
 
-    async fn spill(&mut self, vault: &Arc<Vault>) -> Result<(), Refusal> {
-        let block = self.gathered.split();
-        let (spool, vault) = (self.spool.take(), Arc::clone(vault));
-        let (spool, mut block) = on_disk(move || {
-            let mut spool = match spool {
-                Some(spool) => spool,
-                None => vault.spool()?,
-            };
-            spool.write(&block)?;
-            Ok((spool, block))
-        })
-        .await?;
-        self.spool = Some(spool);
-        block.clear();
-        self.gathered = block;
+    async fn spill(&mut self, store: &dyn Store) -> Result<(), Refusal> {
+        let block = std::mem::take(&mut self.gathered).freeze();
+        let upload = self.upload.get_or_insert_with(|| store.objects().upload());
+        upload.write(block.clone()).await?;
+        // A store that does not keep the block leaves its memory for the next one.
+        self.gathered = block.try_into_mut().unwrap_or_default();
+        self.gathered.clear();
         self.gathered.reserve(BLOCK_BYTES);
         Ok(())
     }
@@ -125,32 +113,25 @@ impl Incoming {
     /// All bytes have come: checks them, makes them durable and known. `false`: they are not what their name says.
     pub async fn finish(mut self, link: &Link) -> Result<bool, Refusal> {
         let (scope, id) = (self.scope, self.id);
-        if self.spool.is_some() && !self.gathered.is_empty() {
-            self.spill(link.store().vault()).await?;
+        if self.upload.is_some() && !self.gathered.is_empty() {
+            self.spill(link.store()).await?;
         }
         let header = match self.verifier.finish() {
             Ok(header) => header,
             Err(error) if is_other_object(&error) => return Ok(false),
             Err(error) => return Err(refuse(id, &error)),
         };
-        let vault = Arc::clone(link.store().vault());
-        let content = match self.spool {
+        let content = match self.upload {
             None => Content::Inline(self.gathered.freeze()),
-            Some(spool) => {
-                on_disk(move || {
-                    let bytes = spool.bytes();
-                    Ok(Content::File { name: vault.place(spool, id)?, bytes })
-                })
-                .await?
-            }
+            Some(upload) => Content::Large { name: upload.finish(id).await?, bytes: self.bytes },
         };
         let name = match &content {
-            Content::File { name, .. } => Some(name.clone()),
+            Content::Large { name, .. } => Some(name.clone()),
             Content::Inline(_) => None,
         };
         let arrival = link.write(move |tx| take(tx, scope, id, &content, &header.children)).await;
         if let (Err(_), Some(name)) = (&arrival, name) {
-            discard_unless_kept(link, id, &name);
+            discard_unless_kept(link, id, &name).await;
         }
         let arrival = arrival??;
         crash::point("object-stored");
@@ -158,7 +139,7 @@ impl Incoming {
     }
 }
 
-/// Refused or not needed, the change is committed all the same: it takes the file away. Only a fault of the store undoes
+/// Refused or not needed, the change is committed all the same: it removes the content. Only a fault of the store undoes
 /// it.
 fn take(
     tx: &mut dyn Tx,
@@ -179,11 +160,12 @@ fn take(
     Ok(arrival)
 }
 
-/// The store could not take the object. Its sender tries again, with a new file: so this one goes, unless a row has it.
-fn discard_unless_kept(link: &Link, id: ObjectId, name: &str) {
+/// The store could not take the object. Its sender tries again, with another upload: so this one goes, unless a row names
+/// it.
+async fn discard_unless_kept(link: &Link, id: ObjectId, name: &str) {
     let kept = link.read(|view| view.content(id));
-    if !matches!(kept, Ok(Some(Content::File { name: kept, .. })) if kept == name) {
-        link.store().vault().remove(name);
+    if !matches!(kept, Ok(Some(Content::Large { name: kept, .. })) if kept == name) {
+        link.store().objects().remove(name).await;
     }
 }
 
@@ -204,7 +186,7 @@ pub enum Outgoing {
     /// Too large to hold: comes in blocks.
     Blocks {
         bytes: u64,
-        blocks: mpsc::Receiver<std::io::Result<Bytes>>,
+        blocks: Box<dyn Blocks>,
     },
 }
 
@@ -232,57 +214,19 @@ pub async fn fetch(link: &Link, scope: Scope, id: ObjectId) -> Result<Outgoing, 
         None => Ok(Outgoing::NotFound),
         Some(None) => Ok(Outgoing::NotHere),
         Some(Some(Content::Inline(bytes))) => Ok(Outgoing::Whole(bytes)),
-        Some(Some(Content::File { name, bytes })) if bytes <= HOT_BYTES => {
-            let vault = Arc::clone(link.store().vault());
+        Some(Some(Content::Large { name, bytes })) if bytes <= HOT_BYTES => {
             let metrics = &link.watch.metrics;
             if let Some(hot) = link.hot.cache.get(&id) {
                 metrics.object_from_memory();
                 return Ok(Outgoing::Whole(hot));
             }
             metrics.object_from_disk();
-            let load = on_disk(move || {
-                let mut whole = Vec::with_capacity(bytes as usize);
-                vault.open_file(&name)?.read_to_end(&mut whole)?;
-                Ok(Bytes::from(whole))
-            });
+            let load = link.store().objects().read(&name, bytes);
             link.hot.cache.get_or_insert_async(&id, load).await.map(Outgoing::Whole)
         }
-        Some(Some(Content::File { name, bytes })) => {
-            let vault = Arc::clone(link.store().vault());
-            let file = on_disk(move || vault.open_file(&name)).await?;
-            let (send, blocks) = mpsc::channel(2);
-            tokio::task::spawn_blocking(move || read_blocks(file, &send));
+        Some(Some(Content::Large { name, bytes })) => {
+            let blocks = link.store().objects().open(&name).await?;
             Ok(Outgoing::Blocks { bytes, blocks })
         }
     }
-}
-
-fn read_blocks(mut file: std::fs::File, send: &mpsc::Sender<std::io::Result<Bytes>>) {
-    loop {
-        let mut block = Vec::with_capacity(BLOCK_BYTES);
-        let read = (&mut file).take(BLOCK_BYTES as u64).read_to_end(&mut block);
-        let more = match read {
-            Ok(0) => return,
-            Ok(_) => send.blocking_send(Ok(block.into())),
-            Err(error) => {
-                let _ = send.blocking_send(Err(error));
-                return;
-            }
-        };
-        if more.is_err() {
-            return; // The peer went away.
-        }
-    }
-}
-
-/// Runs what may wait for the disk where waiting hurts nobody.
-async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, Refusal> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(disk_failed),
-        Err(error) => Err(disk_failed(std::io::Error::other(error))),
-    }
-}
-
-fn disk_failed(error: std::io::Error) -> Refusal {
-    Refusal::transient("The SuperLink cannot use its object store right now.", error)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tonic_health::server::health_reporter;
 use trellis_core::id::RunId;
-use trellis_core::port::Topic;
+use trellis_core::port::{OnCommit, Topic};
 use trellis_core::refusal::Refusal;
 use trellis_core::upkeep::recover;
 use trellis_digest::hex;
@@ -19,15 +19,15 @@ use trellis_front::listen::local;
 use trellis_front::{Hosts, Listener, SuperexecSecret, TlsError, TlsSettings};
 use trellis_pki::{Endpoint, Files};
 use trellis_sandbox::Sandbox;
-use trellis_store_sqlite::{OnCommit, OpenError, SqliteStore, StateDirectory, Verdict, inspect};
 
 use crate::api::random;
 use crate::changes::Changes;
-use crate::config::{Config, Keepalive, StateLocation, TlsFiles};
+use crate::config::{Config, Keepalive, TlsFiles};
 use crate::first_account;
 use crate::front::{Front, Port};
 use crate::launch::{Launcher, NoPython, Programs};
 use crate::link::{Link, Settings};
+use crate::state::{OpenError, State};
 use crate::upkeep;
 use crate::wake::WaitingRoom;
 use crate::watch::{Watch, survey};
@@ -38,7 +38,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
-    State(#[from] OpenError),
+    State(OpenError),
     #[error("the state cannot be written")]
     Recovery(#[source] Refusal),
     #[error("cannot listen on {address} for the {api} API")]
@@ -63,35 +63,9 @@ pub enum ServeError {
     Ended,
 }
 
-/// What `--check-state` says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StateVerdict {
-    Current,
-    NotInitialised,
-    NeedsUpgrade { from: u32, to: u32 },
-    TooNew { found: u32, known: u32 },
-    Trouble(String),
-}
-
-/// Looks at a state without changing it.
-pub fn check_state(location: &StateLocation) -> StateVerdict {
-    let StateLocation::Directory { directory, database } = location else { return StateVerdict::NotInitialised };
-    let database = database.clone().unwrap_or_else(|| directory.join("state.db"));
-    match inspect(&database) {
-        Verdict::Current => StateVerdict::Current,
-        Verdict::NotInitialised => StateVerdict::NotInitialised,
-        Verdict::NeedsUpgrade { from, to } => StateVerdict::NeedsUpgrade { from, to },
-        Verdict::TooNew { found, known } => StateVerdict::TooNew { found, known },
-        Verdict::Flower => {
-            StateVerdict::Trouble(format!("{} belongs to the original Flower SuperLink", database.display()))
-        }
-        Verdict::Foreign(why) => StateVerdict::Trouble(format!("{} is not ours: {why}", database.display())),
-    }
-}
-
 /// Runs a SuperLink until `shutdown` is ready.
-pub async fn serve(config: Config, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
-    SuperLink::start(config).await?.run_until(shutdown).await
+pub async fn serve(config: Config, state: State, shutdown: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+    SuperLink::start(config, state).await?.run_until(shutdown).await
 }
 
 /// Where a SuperLink listens.
@@ -114,16 +88,11 @@ pub struct SuperLink {
 
 impl SuperLink {
     /// Opens the state and the ports. When this returns, all ports serve.
-    pub async fn start(config: Config) -> Result<SuperLink, ServeError> {
-        let directory = match &config.state {
-            StateLocation::Directory { directory, database } => StateDirectory::open(directory, database.as_deref())?,
-            StateLocation::Ephemeral => StateDirectory::ephemeral()?,
-            StateLocation::Temporary { directory } => StateDirectory::temporary(directory)?,
-        };
-        let programs = Programs::find(&config, directory.path(), std::env::var_os("PATH").as_deref())?;
+    pub async fn start(config: Config, state: State) -> Result<SuperLink, ServeError> {
+        let programs = Programs::find(&config, &state, std::env::var_os("PATH").as_deref())?;
         let tls = match &config.tls {
             Some(files) => {
-                let readable = Some(directory.path().to_owned());
+                let readable = Some(state.path().to_owned());
                 Some(TlsSettings::load(certificate_files(files), endpoints(&config)?, readable)?)
             }
             None => None,
@@ -142,8 +111,9 @@ impl SuperLink {
         }
         let ended = Arc::new(Mutex::default());
         let changes = Arc::new(Changes::new(hex(&random::<8>())));
-        let store = SqliteStore::open(directory, announcer(&room, &watch, &ended, &changes))?;
+        let store = (state.open)(announcer(&room, &watch, &ended, &changes)).map_err(ServeError::State)?;
         let settings = Settings {
+            directory: state.directory,
             limits: config.limits.clone(),
             supernode_auth: config.supernode_auth,
             accounts: config.accounts,
@@ -170,7 +140,7 @@ impl SuperLink {
             launcher.adopt().await.map_err(ServeError::Recovery)?;
             tokio::spawn(launcher.run());
         }
-        tracing::info!(state = %link.store().directory().path().display(), "SuperLink is ready");
+        tracing::info!(state = %link.directory().display(), "SuperLink is ready");
         Ok(SuperLink { link, servers, addresses })
     }
 
@@ -243,7 +213,9 @@ fn announcer(
 ) -> OnCommit {
     let (room, watch, ended, changes) = (Arc::clone(room), Arc::clone(watch), Arc::clone(ended), Arc::clone(changes));
     Box::new(move |commit| {
-        watch.metrics.commit_finished(commit.jobs, commit.took, commit.worked);
+        if commit.jobs > 0 {
+            watch.metrics.commit_finished(commit.jobs, commit.took, commit.worked);
+        }
         for topic in commit.topics {
             if let Topic::Finished(run) = topic {
                 ended.lock().expect("no holder panics").push(*run);

@@ -38,7 +38,7 @@ const EPHEMERAL_PREFIX: &str = "trellis-superlink-";
 
 /// A state directory that this process owns until the value is dropped.
 pub struct StateDirectory {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     database: PathBuf,
     /// Removed with its content when dropped.
     ephemeral: bool,
@@ -90,16 +90,18 @@ impl StateDirectory {
         Ok(directory)
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub fn database(&self) -> &Path {
         &self.database
     }
 
     pub fn is_ephemeral(&self) -> bool {
         self.ephemeral
+    }
+}
+
+impl AsRef<Path> for StateDirectory {
+    fn as_ref(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn an_ephemeral_directory_goes_away() {
         let directory = StateDirectory::ephemeral().unwrap();
-        let path = directory.path().to_owned();
+        let path = directory.path.clone();
         assert!(path.is_dir());
         drop(directory);
         assert!(!path.exists());

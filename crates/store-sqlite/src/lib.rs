@@ -5,9 +5,9 @@
 //! network and decides nothing: it keeps what the core tells it to.
 
 mod census;
-pub mod crash;
 mod directory;
 mod error;
+mod objects;
 mod read;
 mod rows;
 mod schema;
@@ -19,5 +19,3 @@ mod writer;
 pub use directory::{OpenError, StateDirectory};
 pub use schema::{Verdict, inspect};
 pub use store::SqliteStore;
-pub use vault::{Spool, Vault};
-pub use writer::{Commit, OnCommit};

@@ -271,7 +271,7 @@ impl Read for View<'_> {
         let sql = "SELECT inline, file, bytes FROM object_content WHERE object_id = ?1";
         self.one(sql, [id.as_bytes()], |row| {
             Ok(match row.get::<_, Option<String>>(1)? {
-                Some(name) => Content::File { name, bytes: row.get::<_, i64>(2)? as u64 },
+                Some(name) => Content::Large { name, bytes: row.get::<_, i64>(2)? as u64 },
                 None => Content::Inline(Bytes::from(row.get::<_, Vec<u8>>(0)?)),
             })
         })

@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
-use trellis_core::port::{Job, Read, Store};
+use trellis_core::port::objects::Objects;
+use trellis_core::port::{Job, OnCommit, Read, Store};
 use trellis_core::refusal::{Kind, Refusal};
 
 use crate::directory::{OpenError, StateDirectory, make_private};
 use crate::error::{CANNOT, OrTransient};
+use crate::objects::ObjectFiles;
 use crate::read::View;
 use crate::schema::{self, MIGRATIONS};
 use crate::vault::Vault;
-use crate::writer::{COMPANY, Call, OnCommit, Patient, Writer};
+use crate::writer::{COMPANY, Call, Patient, Writer};
 
 /// Prepared statements kept by a connection; we have about ninety.
 const STATEMENTS: usize = 128;
@@ -29,21 +31,21 @@ const CHECKPOINT_PAGES: i64 = 4000;
 const JOURNAL_LIMIT_BYTES: i64 = 64 << 20;
 const BUSY: Duration = Duration::from_secs(5);
 
-/// A store on SQLite. Dropping it waits until everything submitted is committed.
+/// A store on SQLite.
 pub struct SqliteStore {
     calls: Option<Sender<Call>>,
     patient: Patient,
     writer: Option<JoinHandle<()>>,
     readers: Mutex<Vec<Connection>>,
-    vault: Arc<Vault>,
+    objects: ObjectFiles,
     works: Arc<AtomicBool>,
     waiting: Arc<AtomicU64>,
-    directory: StateDirectory,
+    directory: Arc<StateDirectory>,
 }
 
 impl SqliteStore {
     /// Opens the state in `directory`, upgrading it if it is older. `on_commit` hears of what became true.
-    pub fn open(directory: StateDirectory, on_commit: OnCommit) -> Result<SqliteStore, OpenError> {
+    pub fn open(directory: Arc<StateDirectory>, on_commit: OnCommit) -> Result<SqliteStore, OpenError> {
         let database = directory.database().to_owned();
         let failed = |source| OpenError::Database { database: database.clone(), source };
         make_private(&database).map_err(|source| OpenError::Io { path: database.clone(), source })?;
@@ -51,7 +53,7 @@ impl SqliteStore {
         set_up(&connection, directory.is_ephemeral()).map_err(failed)?;
         schema::migrate(&mut connection, &database, MIGRATIONS)?;
 
-        let objects = directory.path().join("objects");
+        let objects = directory.path.join("objects");
         let vault = Vault::open(&objects, !directory.is_ephemeral())
             .and_then(|vault| {
                 let wanted = object_files(&connection).map_err(std::io::Error::other)?;
@@ -82,30 +84,11 @@ impl SqliteStore {
             patient,
             writer,
             readers: Mutex::new(Vec::new()),
-            vault,
+            objects: ObjectFiles(vault),
             works,
             waiting,
             directory,
         })
-    }
-
-    /// Where large objects are kept.
-    pub fn vault(&self) -> &Arc<Vault> {
-        &self.vault
-    }
-
-    pub fn directory(&self) -> &StateDirectory {
-        &self.directory
-    }
-
-    /// Whether the last commit worked.
-    pub fn works(&self) -> bool {
-        self.works.load(Ordering::Relaxed)
-    }
-
-    /// Changes that wait for a commit.
-    pub fn queue_length(&self) -> u64 {
-        self.waiting.load(Ordering::Relaxed)
     }
 
     fn reader(&self) -> rusqlite::Result<Connection> {
@@ -160,6 +143,18 @@ impl Store for SqliteStore {
         run("COMMIT")?;
         self.readers.lock().expect("no holder panics").push(connection);
         result
+    }
+
+    fn objects(&self) -> &dyn Objects {
+        &self.objects
+    }
+
+    fn works(&self) -> bool {
+        self.works.load(Ordering::Relaxed)
+    }
+
+    fn queue_length(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 }
 

@@ -249,7 +249,7 @@ impl Tx for Change<'_> {
     fn put_content(&mut self, id: ObjectId, content: &Content) -> Result<(), Refusal> {
         let (inline, file) = match content {
             Content::Inline(bytes) => (Some(bytes.as_ref()), None),
-            Content::File { name, .. } => (None, Some(name)),
+            Content::Large { name, .. } => (None, Some(name)),
         };
         self.names_files |= file.is_some();
         self.execute(
@@ -259,7 +259,7 @@ impl Tx for Change<'_> {
     }
 
     fn discard(&mut self, content: &Content) {
-        if let Content::File { name, .. } = content {
+        if let Content::Large { name, .. } = content {
             self.unlink.push(name.clone());
         }
     }

@@ -10,14 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use trellis_core::id::ObjectId;
-
-use crate::crash;
+use trellis_core::port::crash;
 
 /// Below the root: content that has no name yet.
 const INCOMING: &str = "incoming";
 
 /// Where large objects are kept.
-pub struct Vault {
+pub(crate) struct Vault {
     root: PathBuf,
     directory: File,
     /// Whether files must survive a loss of power.
@@ -36,16 +35,16 @@ impl Vault {
     }
 
     /// A place for content that is on its way in.
-    pub fn spool(&self) -> io::Result<Spool> {
+    pub(crate) fn spool(&self) -> io::Result<Spool> {
         let tag = format!("{:x}-{:x}", self.epoch, self.counter.fetch_add(1, Ordering::Relaxed));
         let path = self.root.join(INCOMING).join(&tag);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Spool { file, path: Some(path), tag, bytes: 0 })
+        Ok(Spool { file, path: Some(path), tag })
     }
 
     /// Makes the spooled content durable and gives it a name of `id`'s. The name itself is durable after the next
     /// [`Vault::sync_names`]. Blocks on the disk.
-    pub fn place(&self, mut spool: Spool, id: ObjectId) -> io::Result<String> {
+    pub(crate) fn place(&self, mut spool: Spool, id: ObjectId) -> io::Result<String> {
         crash::point("file-written");
         if self.durable {
             spool.file.sync_data()?;
@@ -65,12 +64,12 @@ impl Vault {
     }
 
     /// Opens a placed file.
-    pub fn open_file(&self, name: &str) -> io::Result<File> {
+    pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
         File::open(self.root.join(name))
     }
 
     /// Removes a placed file; that it is gone already is fine.
-    pub fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         match std::fs::remove_file(self.root.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(file = name, %error, "object file could not be removed; the next start will try again");
@@ -96,23 +95,16 @@ impl Vault {
 }
 
 /// Content on its way in. Dropped before it is placed, it leaves nothing.
-pub struct Spool {
+pub(crate) struct Spool {
     file: File,
     path: Option<PathBuf>,
     tag: String,
-    bytes: u64,
 }
 
 impl Spool {
     /// Blocks on the disk.
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
-        self.bytes += bytes.len() as u64;
-        Ok(())
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
     }
 }
 

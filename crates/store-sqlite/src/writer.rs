@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use trellis_core::port::{Job, Topic};
+use trellis_core::port::{Commit, Job, OnCommit, Topic, crash};
 use trellis_core::refusal::{Kind, Refusal};
 
-use crate::crash;
 use crate::error::{CANNOT, OrTransient};
 use crate::tx::Change;
 use crate::vault::Vault;
@@ -26,18 +25,6 @@ const COMMIT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// So many of them are company enough for a commit of their own.
 pub(crate) const COMPANY: usize = 16;
-
-/// A commit that was tried.
-pub struct Commit<'a> {
-    /// What became true with it; nothing, if it failed.
-    pub topics: &'a [Topic],
-    pub jobs: usize,
-    pub took: Duration,
-    pub worked: bool,
-}
-
-/// Called after each commit.
-pub type OnCommit = Box<dyn Fn(&Commit<'_>) + Send>;
 
 /// Jobs that can wait. They wake the writer when the first of them comes and when they are enough.
 pub(crate) type Patient = Arc<Mutex<Vec<Box<dyn Job>>>>;

@@ -4,6 +4,7 @@
 mod args;
 mod check;
 mod print;
+mod state;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -11,9 +12,11 @@ use std::process::ExitCode;
 use args::SUPERLINK;
 pub use args::SuperlinkArgs;
 use check::{Checked, check};
+pub use state::StateLocation;
 use tokio::runtime::Builder;
-use trellis_link::config::{Config, StateLocation};
-use trellis_link::{CRASH_POINTS, StateVerdict, check_state, serve};
+use trellis_core::port::crash;
+use trellis_link::config::Config;
+use trellis_link::serve;
 
 use crate::private_dir;
 use crate::process::{StopSignals, raise_open_file_limit};
@@ -33,7 +36,7 @@ pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
         Err(shown) => return shown,
     };
     if raw.args.inspection.list_crash_points {
-        return print(&CRASH_POINTS.iter().map(|name| format!("{name}\n")).collect::<String>());
+        return print(&crash::POINTS.iter().map(|name| format!("{name}\n")).collect::<String>());
     }
     let (checking, printing) = (raw.args.inspection.check_state, raw.args.inspection.config.print_config);
     match here::with_surroundings(|around| check(&raw, around)) {
@@ -45,45 +48,27 @@ pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
             checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
             print(&print::config_file(&checked, &raw.sources))
         }
-        Ok(checked) if checking => tell_state(&checked.config.state),
+        Ok(checked) if checking => checked.state.tell(),
         Ok(checked) => start(checked),
     }
 }
 
-fn tell_state(location: &StateLocation) -> ExitCode {
-    let (code, verdict) = match check_state(location) {
-        StateVerdict::Current => (0, "current: this version can use it as it is".to_owned()),
-        StateVerdict::NotInitialised => (1, "not initialised: it is created at the first start".to_owned()),
-        StateVerdict::NeedsUpgrade { from, to } => {
-            (2, format!("needs an upgrade from version {from} to {to}: done at the next start, after a backup"))
-        }
-        StateVerdict::TooNew { found, known } => {
-            (3, format!("too new: it has version {found}, this program knows up to {known}; use a newer trellis"))
-        }
-        StateVerdict::Trouble(why) => (OTHER_TROUBLE, why),
-    };
-    let place = match location {
-        StateLocation::Directory { database: Some(database), .. } => database.display().to_string(),
-        StateLocation::Directory { directory, .. } => directory.display().to_string(),
-        StateLocation::Ephemeral | StateLocation::Temporary { .. } => "in memory".to_owned(),
-    };
-    print(&format!("state {place}: {verdict}\n"));
-    ExitCode::from(code)
-}
-
 /// Serves until told to stop.
-fn start(Checked { config, log, warnings, .. }: Checked) -> ExitCode {
+fn start(Checked { config, state, log, warnings, .. }: Checked) -> ExitCode {
+    if let Ok(point) = std::env::var("TRELLIS_CRASH_AT") {
+        crash::arm(&point, kill_this_process);
+    }
     service::run("superlink", &log, &warnings, Builder::new_multi_thread(), || {
         match raise_open_file_limit() {
             Ok(limit) => tracing::debug!(limit, "open files"),
             Err(error) => tracing::warn!(%error, "the limit of open files could not be raised: fewer SuperNodes fit"),
         }
-        serve_until_stopped(config)
+        serve_until_stopped(config, state)
     })
 }
 
-async fn serve_until_stopped(config: Config) -> service::Outcome {
-    if let StateLocation::Directory { directory, .. } = &config.state {
+async fn serve_until_stopped(config: Config, state: StateLocation) -> service::Outcome {
+    if let StateLocation::Directory { directory, .. } = &state {
         private_dir::claim(directory)?;
     }
     let stop = StopSignals::listen()?;
@@ -98,6 +83,14 @@ async fn serve_until_stopped(config: Config) -> service::Outcome {
         accounts = config.accounts,
         "starting SuperLink"
     );
-    serve(config, stop.requested()).await?;
+    serve(config, state.claim()?, stop.requested()).await?;
     Ok(())
+}
+
+/// As `kill -9` would.
+fn kill_this_process() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    loop {
+        std::thread::park(); // The signal ends the process before this returns.
+    }
 }

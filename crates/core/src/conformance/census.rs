@@ -118,7 +118,7 @@ fn objects(subject: &Subject<'_>) {
     let contents = [
         ("not here", None),
         ("inline", Some(Content::Inline(Bytes::from_static(b"bytes")))),
-        ("file", Some(Content::File { name: "name".into(), bytes: 1 << 40 })),
+        ("file", Some(Content::Large { name: "name".into(), bytes: 1 << 40 })),
     ];
     for (label, content) in contents {
         keep(subject, move |tx| {

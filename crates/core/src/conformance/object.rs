@@ -74,8 +74,8 @@ fn content(subject: &Subject<'_>) {
         ("empty", Content::Inline(Bytes::new())),
         ("zeros", Content::Inline(Bytes::from_static(&[0, 0, 0]))),
         ("large", Content::Inline(Bytes::from(large))),
-        ("file", Content::File { name: "ab/cd.1-2".into(), bytes: (1 << 40) + 1 }),
-        ("empty file", Content::File { name: "ef/gh.3-4".into(), bytes: 0 }),
+        ("file", Content::Large { name: "ab/cd.1-2".into(), bytes: (1 << 40) + 1 }),
+        ("empty file", Content::Large { name: "ef/gh.3-4".into(), bytes: 0 }),
     ];
     for (label, content) in contents {
         insert(subject, object(label), &[]);

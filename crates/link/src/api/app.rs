@@ -11,11 +11,10 @@ use trellis_core::fleet::running;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::message::Envelope;
 use trellis_core::object;
-use trellis_core::port::{Fab, Topic};
+use trellis_core::port::{Fab, Topic, crash};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{Outcome, ServerApp};
 use trellis_digest::{hex, sha256};
-use trellis_store_sqlite::crash;
 use trellis_wire::error_reply::{ErrorCode, error_message};
 use trellis_wire::proto::*;
 

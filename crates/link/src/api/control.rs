@@ -11,11 +11,10 @@ use trellis_core::Seconds;
 use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::control::{self, NewNode, Reach};
 use trellis_core::id::{NodeId, RunId};
-use trellis_core::port::{Fab, Topic, Tx};
+use trellis_core::port::{Fab, Topic, Tx, crash};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::run::{NewRun, Run, ServerApp};
 use trellis_digest::sha256_hex;
-use trellis_store_sqlite::crash;
 use trellis_wire::fab::{Config, RUN_MARK, check_path, path_settings};
 use trellis_wire::proto::*;
 

@@ -11,10 +11,9 @@ use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::fleet::{self, NewReply, Taken};
 use trellis_core::id::{NodeId, RunId};
 use trellis_core::object;
-use trellis_core::port::{Read, Topic, Tx};
+use trellis_core::port::{Read, Topic, Tx, crash};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::Transport;
-use trellis_store_sqlite::crash;
 use trellis_wire::proto::*;
 
 use super::app::session_id;

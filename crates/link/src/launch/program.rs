@@ -10,7 +10,8 @@ use trellis_core::run::ServerApp;
 use trellis_sandbox::Sandbox;
 
 use super::python::{NoPython, Python};
-use crate::config::{Config, Isolation, NativeApp, StateLocation};
+use crate::config::{Config, Isolation, NativeApp};
+use crate::state::State;
 
 /// The name that a native ServerApp is seen by in a list of processes, whatever path it was started by.
 const NATIVE_NAME: &str = "trellis";
@@ -118,10 +119,10 @@ pub struct Programs {
 
 impl Programs {
     /// Finds what there is; `path` is that of the environment.
-    pub fn find(config: &Config, state: &Path, path: Option<&OsStr>) -> Result<Programs, NoPython> {
+    pub fn find(config: &Config, state: &State, path: Option<&OsStr>) -> Result<Programs, NoPython> {
         let native = match &config.native_app {
             Some(app) => {
-                let models = app.models.clone().unwrap_or_else(|| state.join(MODELS));
+                let models = app.models.clone().unwrap_or_else(|| state.path().join(MODELS));
                 Starts::Here(Program::native(app, &models, &config.sandbox))
             }
             None => Starts::Elsewhere,
@@ -167,14 +168,11 @@ impl Programs {
 }
 
 /// The sandbox of ServerApps. It protects the state and the secrets of this SuperLink, wherever they are stored.
-fn sandbox(config: &Config, state: &Path, python: &Python) -> Result<Sandbox, NoPython> {
-    let sandbox = Sandbox::new(config.sandbox.clone(), python.path().to_owned(), state.to_owned(), OUTPUTS, true)?;
-    let database = match &config.state {
-        StateLocation::Directory { database, .. } => database.clone(),
-        StateLocation::Ephemeral | StateLocation::Temporary { .. } => None,
-    };
+fn sandbox(config: &Config, state: &State, python: &Python) -> Result<Sandbox, NoPython> {
+    let sandbox =
+        Sandbox::new(config.sandbox.clone(), python.path().to_owned(), state.path().to_owned(), OUTPUTS, true)?;
     let key = config.tls.as_ref().map(|tls| tls.key.clone());
-    let secrets = [database, key, config.admin_token.clone(), config.superexec_secret.clone()];
+    let secrets = [state.database.clone(), key, config.admin_token.clone(), config.superexec_secret.clone()];
     Ok(sandbox.protect(secrets.into_iter().flatten()))
 }
 

@@ -1,16 +1,16 @@
 //! Trust in ServerApps without a token and SuperExecs without a secret, over real sockets.
 
 use tonic::Code;
-use trellis_link::config::{AppTrust, Config, Isolation, Limits, NativeApp, StateLocation};
+use trellis_link::config::{AppTrust, Config, Isolation, Limits, NativeApp};
 use trellis_wire::proto::*;
 
-use crate::http::{header, post};
-use crate::peer::{TestLink, config};
+use super::http::{header, post};
+use super::peer::{TestLink, config};
 
 /// A SuperLink that starts ServerApps itself, with a native app that does nothing.
 fn starts_apps() -> Config {
     let app = NativeApp { program: "/bin/true".into(), args: Vec::new(), models: None };
-    let config = config(StateLocation::Ephemeral, Limits::default());
+    let config = config(Limits::default());
     Config { isolation: Isolation::Subprocess, native_app: Some(app), ..config }
 }
 
@@ -27,7 +27,7 @@ async fn where_the_superlink_starts_apps_none_is_served_without_a_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_sends_tokens_is_not_served_without() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let (run_id, mut app) = link.running_run().await;
     app.get_nodes(GetNodesRequest { run_id }).await.expect("one of 1.25 to 1.27, of the same user");
     for (version, want) in [("1.27.0", None), ("1.28.0", Some(Code::Unauthenticated))] {
@@ -41,7 +41,7 @@ async fn a_release_that_sends_tokens_is_not_served_without() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proxy_on_this_machine_does_not_make_its_clients_local() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let request = ClaimTaskRequest { task_id: 1 };
     let (http, path) = (link.addresses.http, "/v1/runtime/claim-task");
     assert_eq!(post(http, path, &[], &request).await.status, 200, "this user's own process");
@@ -49,7 +49,7 @@ async fn a_proxy_on_this_machine_does_not_make_its_clients_local() {
     assert_eq!(post(http, path, &forwarded, &request).await.status, 401);
     link.stop().await;
 
-    let trusting = Config { app_trust: AppTrust::Network, ..config(StateLocation::Ephemeral, Limits::default()) };
+    let trusting = Config { app_trust: AppTrust::Network, ..config(Limits::default()) };
     let link = TestLink::start(trusting).await;
     assert_eq!(post(link.addresses.http, path, &forwarded, &request).await.status, 401, "only the port of apps");
     assert_eq!(post(link.addresses.serverappio, path, &forwarded, &request).await.status, 200);

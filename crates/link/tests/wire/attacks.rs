@@ -9,11 +9,11 @@ use prost::Message as _;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use trellis_link::config::{Config, Limits, StateLocation};
+use trellis_link::config::{Config, Limits};
 use trellis_wire::proto::*;
 
-use crate::http::{Response, header, post, protobuf, raw, send};
-use crate::peer::{TestLink, TestNode, config, fab, timestamp};
+use super::http::{Response, header, post, protobuf, raw, send};
+use super::peer::{TestLink, TestNode, config, fab, timestamp};
 
 type Headers = Vec<(String, String)>;
 
@@ -22,9 +22,8 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 const HUGE_BYTES: usize = 530_000_000;
 const LIST_BYTES: usize = 16 << 20;
 
-fn guarded(state: &Path) -> Config {
-    let state = StateLocation::Directory { directory: state.to_owned(), database: None };
-    Config { accounts: true, supernode_auth: true, ..config(state, Limits::default()) }
+fn guarded() -> Config {
+    Config { accounts: true, supernode_auth: true, ..config(Limits::default()) }
 }
 
 fn admin(state: &Path) -> Headers {
@@ -71,7 +70,7 @@ fn signed(node: &TestNode) -> Headers {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_nobody_is_refused_before_a_byte_of_the_body() {
     let directory = tempfile::tempdir().unwrap();
-    let link = TestLink::start(guarded(directory.path())).await;
+    let link = TestLink::start_in(guarded(), directory.path()).await;
     let http = link.addresses.http;
     let stranger = TestNode::new(link.addresses.fleet).await;
     let wrong = |name: &str| vec![header(name, "Bearer trellis_00"), protobuf()];
@@ -98,7 +97,7 @@ async fn who_is_nobody_is_refused_before_a_byte_of_the_body() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_announces_much_and_sends_nothing_keeps_nobody_waiting() {
     let directory = tempfile::tempdir().unwrap();
-    let link = TestLink::start(guarded(directory.path())).await;
+    let link = TestLink::start_in(guarded(), directory.path()).await;
     let (http, admin) = (link.addresses.http, admin(directory.path()));
     let made = ours(&link, &admin, "create-account", json!({"name": "slow", "role": "runner"})).await;
     let slow = vec![header("authorization", &format!("Bearer {}", made["token"].as_str().unwrap())), protobuf()];
@@ -123,7 +122,7 @@ fn empty_list(field: u8) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_that_would_take_far_more_memory_than_bytes_are_not_decoded() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let (http, node) = (link.addresses.http, link.node().await);
     let (_, _, token) = link.running_run_with_token().await;
     let task = vec![header("flwr-task-token", &token), protobuf()];
@@ -146,10 +145,7 @@ async fn lists_that_would_take_far_more_memory_than_bytes_are_not_decoded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_elsewhere_and_foreign_names_are_refused_on_every_port() {
-    let named = Config {
-        allowed_hosts: vec!["fl.example.org".to_owned()],
-        ..config(StateLocation::Ephemeral, Limits::default())
-    };
+    let named = Config { allowed_hosts: vec!["fl.example.org".to_owned()], ..config(Limits::default()) };
     let link = TestLink::start(named).await;
     let ask = async |address: SocketAddr, path: &str, host: &str, more: &str| {
         let head =
@@ -188,7 +184,7 @@ async fn pages_of_elsewhere_and_foreign_names_are_refused_on_every_port() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_refusals_from_one_address_is_a_few_entries() {
     let directory = tempfile::tempdir().unwrap();
-    let link = TestLink::start(guarded(directory.path())).await;
+    let link = TestLink::start_in(guarded(), directory.path()).await;
     for n in 0..300 {
         let wrong = [header("authorization", &format!("Bearer trellis_{n}"))];
         let answer = post(link.addresses.http, "/v1/control/list-runs", &wrong, &ListRunsRequest::default()).await;
@@ -205,7 +201,7 @@ async fn a_flood_of_refusals_from_one_address_is_a_few_entries() {
 #[tokio::test(flavor = "multi_thread")]
 async fn logins_begun_from_one_address_leave_room_for_others() {
     let directory = tempfile::tempdir().unwrap();
-    let link = TestLink::start(guarded(directory.path())).await;
+    let link = TestLink::start_in(guarded(), directory.path()).await;
     let (http, path) = (link.addresses.http, "/v1/control/get-login-details");
     let mut refused = 0;
     for _ in 0..200 {

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::peer::{TestLink, config, instruction, now};
+use super::peer::{TestLink, config, instruction, now};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::{Code, Request};
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::object::{ObjectKind, encode, object_id};
 use trellis_wire::proto::*;
 
 async fn start(limits: Limits) -> TestLink {
-    TestLink::start(config(StateLocation::Ephemeral, limits)).await
+    TestLink::start(config(limits)).await
 }
 
 /// Pushes one instruction for `dst` and returns its id and objects.
@@ -156,7 +156,7 @@ async fn runs_with_options_of_a_simulation_are_refused() {
     let record = b"\x0a\x14\x0a\x0enum-supernodes\x12\x02\x10\x14";
     for options in [&record[..], &[0x08, 0x0a]] {
         let request = StartRunRequest {
-            fab: Some(Fab { content: crate::peer::fab(), ..Default::default() }),
+            fab: Some(Fab { content: super::peer::fab(), ..Default::default() }),
             federation_options: bytes::Bytes::from_static(options),
             ..Default::default()
         };
@@ -296,7 +296,7 @@ async fn garbage_on_the_wire_harms_nobody() {
 
     // HTTP/2 and gRPC, but no protobuf inside.
     for path in ["/flwr.proto.Control/StartRun", "/flwr.proto.Control/ListRuns"] {
-        let mut client = tonic::client::Grpc::new(crate::peer::channel(link.addresses.control).await);
+        let mut client = tonic::client::Grpc::new(super::peer::channel(link.addresses.control).await);
         client.ready().await.unwrap();
         let codec = tonic_prost::ProstCodec::<StreamLogsResponse, StreamLogsResponse>::default();
         // A string in field 1 where a message or a number is expected.
@@ -305,7 +305,7 @@ async fn garbage_on_the_wire_harms_nobody() {
         assert_eq!(refused.code(), Code::InvalidArgument, "{path} {refused:?}");
     }
     // A call that does not exist.
-    let mut client = tonic::client::Grpc::new(crate::peer::channel(link.addresses.fleet).await);
+    let mut client = tonic::client::Grpc::new(super::peer::channel(link.addresses.fleet).await);
     client.ready().await.unwrap();
     let codec = tonic_prost::ProstCodec::<Node, Node>::default();
     let refused = client.unary(Request::new(Node::default()), "/flwr.proto.Fleet/No".parse().unwrap(), codec).await;
@@ -318,9 +318,8 @@ async fn garbage_on_the_wire_harms_nobody() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_superlink_on_the_same_state_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let state = StateLocation::Directory { directory: directory.path().to_owned(), database: None };
-    let link = TestLink::start(config(state.clone(), Limits::default())).await;
-    let error = trellis_link::SuperLink::start(config(state, Limits::default())).await.err().unwrap();
+    let link = TestLink::start_on_disk(config(Limits::default()), directory.path()).await;
+    let error = state_on_disk(directory.path()).err().unwrap();
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
     link.stop().await;
 }

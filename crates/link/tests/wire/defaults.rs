@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::proto::scalar::Scalar;
 use trellis_wire::proto::*;
 
-use crate::peer::{TestLink, config, fab_with};
+use super::peer::{TestLink, config, fab_with};
 
 const KEYS: &str = "\n[tool.flwr.app.config]\nrounds=3\nlr=0.1\nname='a'\n";
 
@@ -17,7 +17,7 @@ fn values(pairs: &[(&str, Scalar)]) -> BTreeMap<String, trellis_wire::proto::Sca
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_begin_with_the_defaults_for_the_keys_of_their_app() {
-    let mut settings = config(StateLocation::Ephemeral, Limits::default());
+    let mut settings = config(Limits::default());
     let defaults = [("rounds", Scalar::Sint64(9)), ("lr", Scalar::Sint64(1)), ("other", Scalar::Bool(true))];
     settings.run_defaults = values(&[&defaults[..], &[("name", Scalar::Sint64(4))]].concat());
     let link = TestLink::start(settings).await;

@@ -4,15 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use trellis_link::SuperLink;
-use trellis_link::config::{Config, Limits, StateLocation};
+use trellis_link::config::{Config, Limits};
 
-use crate::http::{header, send};
-use crate::peer::{TestLink, config};
+use super::http::{header, send};
+use super::peer::{TestLink, config};
 
-fn settings(state: &Path, file: &Path) -> Config {
-    let place = StateLocation::Directory { directory: state.to_owned(), database: None };
-    Config { accounts: true, admin_token: Some(file.to_owned()), ..config(place, Limits::default()) }
+fn settings(file: &Path) -> Config {
+    Config { accounts: true, admin_token: Some(file.to_owned()), ..config(Limits::default()) }
 }
 
 fn put(file: &Path, token: &str, mode: u32) {
@@ -35,25 +33,25 @@ async fn the_token_in_the_file_is_the_admins_at_each_start() {
     let (first, second) = ("first-".repeat(6), "second".repeat(6));
 
     put(&file, &first, 0o600);
-    let link = TestLink::start(settings(&state, &file)).await;
+    let link = TestLink::start_on_disk(settings(&file), &state).await;
     assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 200);
     assert_eq!(answered(&link, &second, "list-accounts", "{}").await.0, 401);
     assert!(!state.join("admin.token").exists(), "no other token was drawn");
     link.stop().await;
 
     // The same again changes nothing; another takes its place.
-    let link = TestLink::start(settings(&state, &file)).await;
+    let link = TestLink::start_on_disk(settings(&file), &state).await;
     assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 200);
     link.stop().await;
     put(&file, &second, 0o400);
-    let link = TestLink::start(settings(&state, &file)).await;
+    let link = TestLink::start_on_disk(settings(&file), &state).await;
     assert_eq!(answered(&link, &second, "list-accounts", "{}").await.0, 200);
     assert_eq!(answered(&link, &first, "list-accounts", "{}").await.0, 401);
     link.stop().await;
 
     // One that was taken back does not come back.
     put(&file, &first, 0o600);
-    let why = TestLink::try_start(settings(&state, &file)).await.err().unwrap().to_string();
+    let why = TestLink::try_start_on_disk(settings(&file), &state).await.err().unwrap().to_string();
     assert!(why.contains("was revoked") && !why.contains(&first), "{why}");
 }
 
@@ -62,6 +60,7 @@ async fn a_file_that_others_can_read_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     put(&file, &"x".repeat(40), 0o644);
-    let why = SuperLink::start(settings(&directory.path().join("state"), &file)).await.err().unwrap().to_string();
+    let why =
+        TestLink::try_start_on_disk(settings(&file), &directory.path().join("state")).await.err().unwrap().to_string();
     assert!(why.contains("others than its owner may use it (mode 0644)"), "{why}");
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::proto::*;
 
-use crate::peer::{TestLink, config};
+use super::peer::{TestLink, config};
 
 pub struct Response {
     pub status: u16,
@@ -92,7 +92,7 @@ pub async fn post(
 }
 
 async fn link() -> TestLink {
-    TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await
+    TestLink::start(config(Limits::default())).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,7 +139,7 @@ async fn a_port_serves_its_apis_over_both_transports() {
     assert_eq!(post(addresses.control, path, &[], &ListRunsRequest::default()).await.status, 200);
     assert_eq!(post(addresses.fleet, path, &[], &ListRunsRequest::default()).await.status, 404);
     assert_eq!(send(addresses.fleet, "GET", "/metrics", &[], b"").await.status, 404);
-    let channel = crate::peer::channel(addresses.http).await;
+    let channel = super::peer::channel(addresses.http).await;
     let mut grpc = control_client::ControlClient::new(channel);
     assert!(grpc.list_runs(ListRunsRequest::default()).await.is_ok(), "gRPC on the HTTP port");
     link.stop().await;

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::fab::RUN_MARK;
 use trellis_wire::proto::scalar::Scalar;
 use trellis_wire::proto::*;
 
-use crate::peer::{TestLink, config, fab_with};
+use super::peer::{TestLink, config, fab_with};
 
 const KEYS: &str = "\n[tool.flwr.app.config]\ntrellis-run=''\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_with_a_mark_is_started_once() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let start = async |mark: &str| {
         let value = trellis_wire::proto::Scalar { scalar: Some(Scalar::String(mark.to_owned())) };
         let request = StartRunRequest {

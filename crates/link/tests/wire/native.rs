@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trellis_link::config::{Config, Isolation, Limits, NativeApp, StateLocation};
+use trellis_link::config::{Config, Isolation, Limits, NativeApp};
 use trellis_wire::proto::*;
 
-use crate::http::{Response, header, post, send};
-use crate::peer::{TestLink, config, native_fab};
+use super::http::{Response, header, post, send};
+use super::peer::{TestLink, config, native_fab};
 
 /// Longer than anything here takes.
 const SOON: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ async fn acquire(link: &TestLink, kinds: &[&str]) -> AcquireTaskResponse {
 /// A SuperLink that starts nothing, and does not hold those who ask for runs.
 async fn idle_link() -> TestLink {
     let limits = Limits { hold_launch_poll: Duration::ZERO, ..Limits::default() };
-    TestLink::start(config(StateLocation::Ephemeral, limits)).await
+    TestLink::start(config(limits)).await
 }
 
 /// The token of a native run that is running.
@@ -153,6 +153,7 @@ async fn a_history_is_read_to_its_end() {
 struct Script {
     config: Config,
     told: std::path::PathBuf,
+    state: std::path::PathBuf,
 }
 
 impl Script {
@@ -160,11 +161,10 @@ impl Script {
         let told = directory.join("told");
         let made = std::process::Command::new("mkfifo").arg(&told).status().unwrap();
         assert!(made.success());
-        let state = StateLocation::Directory { directory: directory.join("state"), database: None };
         let args = ["-c", script, "sh"].map(OsString::from).into_iter().chain([told.clone().into()]).collect();
         let native_app = Some(NativeApp { program: "/bin/sh".into(), args, models: None });
-        let config = Config { native_app, isolation: Isolation::Process, ..config(state, Limits::default()) };
-        Script { config, told }
+        let config = Config { native_app, isolation: Isolation::Process, ..config(Limits::default()) };
+        Script { config, told, state: directory.join("state") }
     }
 
     /// Hears a line of a ServerApp that comes to be; the reader ends with the process.
@@ -210,7 +210,7 @@ const SAY_AND_WAIT: &str = "exec 3>\"$1\"; \
 async fn a_native_run_is_started_by_the_superlink_and_ended_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let script = Script::new(directory.path(), SAY_AND_WAIT);
-    let link = TestLink::start(script.config.clone()).await;
+    let link = TestLink::start_in(script.config.clone(), &script.state).await;
     let python = link.start_run().await;
     let run = link.start_run_of(native_fab()).await;
     let (said, reader) = script.hear().await;
@@ -251,7 +251,7 @@ async fn runs_beyond_the_limit_wait_in_a_queue() {
     let directory = tempfile::tempdir().unwrap();
     let mut script = Script::new(directory.path(), SAY_AND_WAIT);
     script.config.limits.server_apps = Some(1);
-    let link = TestLink::start(script.config.clone()).await;
+    let link = TestLink::start_in(script.config.clone(), &script.state).await;
     let first = link.start_run_of(native_fab()).await;
     let (_, reader) = script.hear().await;
     assert_eq!(details_in(&link, first, "starting").await, "");
@@ -281,7 +281,7 @@ async fn a_serverapp_that_lingers_after_its_run_does_not_hold_up_the_queue() {
     let directory = tempfile::tempdir().unwrap();
     let mut script = Script::new(directory.path(), SAY_AND_LINGER);
     script.config.limits.server_apps = Some(1);
-    let link = TestLink::start(script.config.clone()).await;
+    let link = TestLink::start_in(script.config.clone(), &script.state).await;
     let first = link.start_run_of(native_fab()).await;
     let (said, _) = script.hear().await;
     let second = link.start_run_of(native_fab()).await;
@@ -299,7 +299,7 @@ async fn a_serverapp_that_lingers_after_its_run_does_not_hold_up_the_queue() {
 async fn the_last_words_of_a_native_serverapp_are_in_the_log() {
     let directory = tempfile::tempdir().unwrap();
     let script = Script::new(directory.path(), "echo out of ideas >&2; exit 7");
-    let link = TestLink::start(script.config.clone()).await;
+    let link = TestLink::start_in(script.config.clone(), &script.state).await;
     let run = link.start_run_of(native_fab()).await;
     let log = log(&link, run).await;
     assert!(log.contains("exited with code 7") && log.contains("out of ideas"), "{log}");
@@ -313,7 +313,7 @@ async fn a_program_that_is_not_there_fails_the_run() {
     let mut script = Script::new(directory.path(), "");
     script.config.native_app =
         Some(NativeApp { program: directory.path().join("none"), args: Vec::new(), models: None });
-    let link = TestLink::start(script.config.clone()).await;
+    let link = TestLink::start_in(script.config.clone(), &script.state).await;
     let run = link.start_run_of(native_fab()).await;
     let log = log(&link, run).await;
     assert!(log.contains("could not be started with") && log.contains("none"), "{log}");
@@ -329,7 +329,7 @@ const SAY_AND_DIE: &str = "exec 3>\"$1\"; echo $TRELLIS_APP_TOKEN >&3; exec 3>&-
 async fn a_native_serverapp_that_dies_goes_on_where_it_has_kept_something() {
     let directory = tempfile::tempdir().unwrap();
     let script = Script::new(directory.path(), SAY_AND_DIE);
-    let link = TestLink::start(script.config.clone()).await;
+    let link = TestLink::start_in(script.config.clone(), &script.state).await;
     let begin = async |token: &str| {
         let token = [header("flwr-task-token", token)];
         let path = "/v1/runtime/pull-task-input";
@@ -365,7 +365,7 @@ fn a_native_serverapp_is_found_again_by_the_next_superlink() {
     let runtime = || tokio::runtime::Runtime::new().unwrap();
     let first = runtime();
     let (run, reader) = first.block_on(async {
-        let link = TestLink::start(script.config.clone()).await;
+        let link = TestLink::start_on_disk(script.config.clone(), &script.state).await;
         let run = link.start_run_of(native_fab()).await;
         let (said, reader) = script.hear().await;
         let token = [header("flwr-task-token", &said[2])];
@@ -375,7 +375,7 @@ fn a_native_serverapp_is_found_again_by_the_next_superlink() {
     });
     first.shutdown_timeout(SOON);
     runtime().block_on(async {
-        let link = TestLink::start(script.config.clone()).await;
+        let link = TestLink::start_on_disk(script.config.clone(), &script.state).await;
         assert_eq!(status(&link, run).await.status, "running", "it is still at work");
         link.control().await.stop_run(StopRunRequest { run_id: run }).await.unwrap();
         ended(reader).await;

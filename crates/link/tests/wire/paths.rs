@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use tonic::Code;
-use trellis_link::config::{Config, Limits, NativeApp, StateLocation};
+use trellis_link::config::{Config, Limits, NativeApp};
 use trellis_wire::proto::*;
 
-use crate::http::{header, send};
-use crate::peer::{TestLink, config, fab_with, native_fab};
+use super::http::{header, send};
+use super::peer::{TestLink, config, fab_with, native_fab};
 
 fn text(text: &str) -> Scalar {
     Scalar { scalar: Some(scalar::Scalar::String(text.to_owned())) }
@@ -39,7 +39,7 @@ async fn submit_as(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_names_files_outside_the_directory_of_models_is_refused() {
     let app = NativeApp { program: "/bin/true".into(), args: Vec::new(), models: None };
-    let trains = Config { native_app: Some(app), ..config(StateLocation::Ephemeral, Limits::default()) };
+    let trains = Config { native_app: Some(app), ..config(Limits::default()) };
     let link = TestLink::start(trains).await;
     for setting in ["checkpoint-path", "resume", "initial-model"] {
         for path in ["/etc/passwd", "../admin.token", "a/../../x"] {
@@ -63,9 +63,8 @@ async fn a_run_does_not_begin_with_the_models_of_another_account() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
     let app = NativeApp { program: "/bin/true".into(), args: Vec::new(), models: None };
-    let place = StateLocation::Directory { directory: state.clone(), database: None };
-    let trains = Config { native_app: Some(app), accounts: true, ..config(place, Limits::default()) };
-    let link = TestLink::start(trains).await;
+    let trains = Config { native_app: Some(app), accounts: true, ..config(Limits::default()) };
+    let link = TestLink::start_in(trains, &state).await;
     let admin = std::fs::read_to_string(state.join("admin.token")).unwrap().trim().to_owned();
     let (owner, other) = (new_runner(&link, &admin, "owner").await, new_runner(&link, &admin, "other").await);
     let run = submit_as(&link, &owner, native_fab(), &[]).await.unwrap();
@@ -98,7 +97,7 @@ async fn new_runner(link: &TestLink, admin: &str, name: &str) -> String {
 /// `trellis run` trains in the process of its user, so the run may name any path.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_superlink_that_does_not_train_asks_nothing_of_paths() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     submit(&link, native_fab(), &[("initial-model", "/home/me/first.npz")]).await.expect("it is read elsewhere");
     link.stop().await;
 }

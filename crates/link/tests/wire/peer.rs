@@ -2,6 +2,8 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
@@ -13,9 +15,11 @@ use tokio::task::JoinHandle;
 use tonic::Request;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
-use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, SandboxSettings, StateLocation};
-use trellis_link::{Addresses, ServeError, SuperLink};
-use trellis_store_sqlite::OpenError;
+use trellis_core::port::Store;
+use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, SandboxSettings};
+use trellis_link::{Addresses, Directory, ServeError, State, SuperLink};
+use trellis_store_memory::MemoryStore;
+use trellis_store_sqlite::{OpenError, SqliteStore, StateDirectory};
 use trellis_wire::object::{ObjectKind, encode, object_id};
 use trellis_wire::proto::control_client::ControlClient;
 use trellis_wire::proto::fleet_client::FleetClient;
@@ -29,7 +33,7 @@ pub struct TestLink {
     served: JoinHandle<Result<(), ServeError>>,
 }
 
-pub fn config(state: StateLocation, limits: Limits) -> Config {
+pub fn config(limits: Limits) -> Config {
     let any = "127.0.0.1:0".to_owned();
     Config {
         control_address: any.clone(),
@@ -51,7 +55,6 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
         app_trust: AppTrust::User,
         admin_token: None,
         run_defaults: Default::default(),
-        state,
         supernode_auth: false,
         keepalive: Keepalive::default(),
         limits,
@@ -62,9 +65,46 @@ pub fn config(state: StateLocation, limits: Limits) -> Config {
 const LOCK_TRIES: u32 = 100;
 const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
+/// Whether these tests are those of `wire_in_memory.rs`.
+const IN_MEMORY: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"wire_in_memory");
+
+/// A new state in the store that this suite is about.
+fn new_state(directory: Directory) -> State {
+    if IN_MEMORY {
+        let open = Box::new(|on_commit| Ok(Box::new(MemoryStore::open(u64::MAX, on_commit)?) as Box<dyn Store>));
+        return State { directory, database: None, open };
+    }
+    let claimed = Arc::new(StateDirectory::open((*directory).as_ref(), None).unwrap());
+    let open = Box::new(|on_commit| Ok(Box::new(SqliteStore::open(claimed, on_commit)?) as Box<dyn Store>));
+    State { directory, database: None, open }
+}
+
+/// A state that an earlier SuperLink may have left.
+pub fn state_on_disk(path: &Path) -> Result<State, OpenError> {
+    let directory = Arc::new(StateDirectory::open(path, None)?);
+    let claimed = Arc::clone(&directory);
+    let open = Box::new(|on_commit| Ok(Box::new(SqliteStore::open(claimed, on_commit)?) as Box<dyn Store>));
+    Ok(State { directory, database: None, open })
+}
+
 impl TestLink {
     pub async fn start(config: Config) -> TestLink {
-        let superlink = TestLink::try_start(config).await.expect("the SuperLink starts");
+        TestLink::serve(SuperLink::start(config, new_state(Arc::new(tempfile::tempdir().unwrap()))).await)
+    }
+
+    /// With this directory for the files of the process.
+    pub async fn start_in(config: Config, directory: &Path) -> TestLink {
+        std::fs::create_dir_all(directory).unwrap();
+        TestLink::serve(SuperLink::start(config, new_state(Arc::new(directory.to_owned()))).await)
+    }
+
+    /// On SQLite in every suite: what is tested is the next SuperLink on the same state.
+    pub async fn start_on_disk(config: Config, directory: &Path) -> TestLink {
+        TestLink::serve(TestLink::try_start_on_disk(config, directory).await)
+    }
+
+    fn serve(started: Result<SuperLink, ServeError>) -> TestLink {
+        let superlink = started.expect("the SuperLink starts");
         let addresses = superlink.addresses();
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(superlink.run_until(async {
@@ -73,14 +113,14 @@ impl TestLink {
         TestLink { addresses, stop, served }
     }
 
-    pub async fn try_start(config: Config) -> Result<SuperLink, ServeError> {
+    pub async fn try_start_on_disk(config: Config, directory: &Path) -> Result<SuperLink, ServeError> {
         for _ in 0..LOCK_TRIES {
-            match SuperLink::start(config.clone()).await {
-                Err(ServeError::State(OpenError::InUse { .. })) => tokio::time::sleep(LOCK_PAUSE).await,
-                started => return started,
+            match state_on_disk(directory) {
+                Err(OpenError::InUse { .. }) => tokio::time::sleep(LOCK_PAUSE).await,
+                state => return SuperLink::start(config, state.unwrap()).await,
             }
         }
-        SuperLink::start(config).await
+        panic!("the state in {} stays in use", directory.display());
     }
 
     pub async fn stop(self) {

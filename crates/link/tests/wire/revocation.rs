@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::peer::{TestLink, TestNode, config};
+use super::peer::{TestLink, TestNode, config};
 use tonic::{Code, Status};
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::proto::*;
 
 /// Shorter than a hold, and than the time after which a held call looks by itself.
@@ -18,7 +18,7 @@ async fn pull(node: &TestNode) -> Result<PullMessagesResponse, Status> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_held_pull_ends_when_its_node_is_taken_away() {
     let limits = Limits { hold_node_pull: SOON * 4, ..Limits::default() };
-    let link = TestLink::start(config(StateLocation::Ephemeral, limits)).await;
+    let link = TestLink::start(config(limits)).await;
     let (taken, left) = (link.node().await, link.node().await);
     let id = taken.id;
     let (told, other) =

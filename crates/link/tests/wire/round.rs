@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::http::{header, post};
-use crate::peer::{TestLink, TestNode, config, instruction, now};
+use super::http::{header, post};
+use super::peer::{TestLink, TestNode, config, instruction, now};
 use bytes::Bytes;
 use prost::Message as _;
 use tonic::transport::Channel;
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::object::{ObjectKind, encode, object_id};
 use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
 use trellis_wire::proto::*;
@@ -26,7 +26,7 @@ struct Round {
 impl Round {
     async fn start() -> Round {
         let limits = Limits { hold_node_pull: SOON * 4, hold_app_pull: SOON * 4, ..Limits::default() };
-        let link = TestLink::start(config(StateLocation::Ephemeral, limits)).await;
+        let link = TestLink::start(config(limits)).await;
         let node = link.node().await;
         let (run_id, app, token) = link.running_run_with_token().await;
         Round { link, run_id, app, token, node }

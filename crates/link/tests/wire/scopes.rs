@@ -5,12 +5,12 @@ use bytes::Bytes;
 use tonic::Code;
 use tonic::transport::Channel;
 use trellis_core::object::MAX_TREE_OBJECTS;
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::object::{ObjectKind, encode, object_id};
 use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
 use trellis_wire::proto::*;
 
-use crate::peer::{TestLink, TestNode, config, instruction, now};
+use super::peer::{TestLink, TestNode, config, instruction, now};
 
 const TTL_S: f64 = 600.0;
 
@@ -97,7 +97,7 @@ fn leaf(object_id: &str) -> ObjectTree {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_cannot_spoil_what_another_run_will_send() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let mut attacker = link.node().await;
     let mut victim = link.node().await;
     let mut own = Run::start(&link).await;
@@ -128,7 +128,7 @@ async fn a_node_cannot_spoil_what_another_run_will_send() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_reads_only_what_is_for_it_or_from_it() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let (mut sender, mut reader) = (link.node().await, link.node().await);
     let mut run = Run::start(&link).await;
     let elsewhere = Run::start(&link).await;
@@ -161,7 +161,7 @@ async fn a_node_reads_only_what_is_for_it_or_from_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tree_that_is_too_large_is_refused_and_the_next_one_is_not() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let mut node = link.node().await;
     let mut run = Run::start(&link).await;
     let asked = run.instruct(&mut node).await;

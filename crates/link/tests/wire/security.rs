@@ -10,11 +10,11 @@ use tonic::Code;
 use tonic::metadata::{Ascii, MetadataKey};
 use tonic_prost::ProstCodec;
 use trellis_link::calls::{ALL, Access, Api, Rpc, Transport};
-use trellis_link::config::{Config, Limits, StateLocation};
+use trellis_link::config::{Config, Limits};
 use trellis_wire::proto::*;
 
-use crate::http::{header, protobuf, send};
-use crate::peer::{TestLink, TestNode, channel, config, timestamp};
+use super::http::{header, protobuf, send};
+use super::peer::{TestLink, TestNode, channel, config, timestamp};
 
 type Headers = Vec<(String, String)>;
 
@@ -127,8 +127,7 @@ async fn refuse(
 }
 
 fn settings(state: &Path) -> Config {
-    let mut config =
-        config(StateLocation::Directory { directory: state.to_owned(), database: None }, Limits::default());
+    let mut config = config(Limits::default());
     config.accounts = true;
     let secret = state.join("secret");
     std::fs::create_dir_all(state).unwrap();
@@ -153,7 +152,8 @@ async fn ours(link: &TestLink, token: &str, name: &str, body: serde_json::Value)
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_must_be_who_they_say() {
     let directory = tempfile::tempdir().unwrap();
-    let link = TestLink::start(settings(&directory.path().join("state"))).await;
+    let state = directory.path().join("state");
+    let link = TestLink::start_in(settings(&state), &state).await;
     let admin = std::fs::read_to_string(directory.path().join("state/admin.token")).unwrap().trim().to_owned();
     let (victim, other, revoked) = (link.node().await, link.node().await, link.node().await);
     ours(&link, &admin, "revoke-node", serde_json::json!({"id": revoked.id.to_string()})).await;
@@ -197,7 +197,8 @@ async fn nodes_must_be_who_they_say() {
 #[tokio::test(flavor = "multi_thread")]
 async fn accounts_must_show_a_good_token_and_may_do_only_what_their_role_allows() {
     let directory = tempfile::tempdir().unwrap();
-    let link = TestLink::start(settings(&directory.path().join("state"))).await;
+    let state = directory.path().join("state");
+    let link = TestLink::start_in(settings(&state), &state).await;
     let admin = std::fs::read_to_string(directory.path().join("state/admin.token")).unwrap().trim().to_owned();
     let victim = TestNode::new(link.addresses.fleet).await;
     let make = async |name: &str, role: &str| {
@@ -247,7 +248,8 @@ async fn accounts_must_show_a_good_token_and_may_do_only_what_their_role_allows(
 #[tokio::test(flavor = "multi_thread")]
 async fn apps_need_the_token_of_a_running_run_and_launchers_the_secret() {
     let directory = tempfile::tempdir().unwrap();
-    let link = TestLink::start(settings(&directory.path().join("state"))).await;
+    let state = directory.path().join("state");
+    let link = TestLink::start_in(settings(&state), &state).await;
     let victim = TestNode::new(link.addresses.fleet).await;
     let wrong = || vec![header("flwr-task-token", &"ab".repeat(128))];
     // Over gRPC a call without a token is one of Flower up to 1.27, which the port itself is trusted for.

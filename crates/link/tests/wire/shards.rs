@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use tonic::transport::Channel;
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::proto::server_app_io_client::ServerAppIoClient;
 use trellis_wire::proto::*;
 
-use crate::http::{header, send};
-use crate::peer::{TestLink, TestNode, config, timestamp};
+use super::http::{header, send};
+use super::peer::{TestLink, TestNode, config, timestamp};
 
 async fn tell(link: &TestLink, call: &str, signed_by: Option<&TestNode>, body: Value) -> (u16, Value) {
     let mut headers = signed_by.map(|node| node.signature(&timestamp(0))).unwrap_or_default();
@@ -26,7 +26,7 @@ async fn selected(app: &mut ServerAppIoClient<Channel>, run_id: u64) -> Vec<u64>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_selects_the_nodes_of_its_assignment_and_each_is_told_its_shard() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let (made, asking) = (link.node().await, link.node().await);
     let (run, mut app) = link.running_run().await;
     let ask = |run: Option<u64>| {

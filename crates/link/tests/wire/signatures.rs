@@ -1,10 +1,10 @@
 //! Signatures of apps: they arrive in the bundle of a run and are served beside the bundle that they cover.
 
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::fab::{App, SIGNATURES_FILE, Signature, VALID_LICENSE};
 use trellis_wire::proto::{Fab, GetFabRequest, GetRunRequest, PullAppInputsRequest, RequestTokenRequest};
 
-use crate::peer::{TestLink, config};
+use super::peer::{TestLink, config};
 
 const PROJECT: &str = "[project]\nname='app'\nversion='1'\n[tool.flwr.app]\npublisher='me'\n\
     [tool.flwr.app.components]\nserverapp='a:server'\nclientapp='a:client'\n";
@@ -28,7 +28,7 @@ async fn served(link: &TestLink, app: &App) -> Fab {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signatures_in_a_bundle_become_verifications_of_the_bundle_without_them() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("pyproject.toml"), PROJECT).unwrap();
     std::fs::write(directory.path().join("a.py"), "").unwrap();

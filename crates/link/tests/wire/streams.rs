@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::json;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Streaming};
-use trellis_link::config::{Config, Limits, StateLocation};
+use trellis_link::config::{Config, Limits};
 use trellis_wire::proto::control_client::ControlClient;
 use trellis_wire::proto::*;
 
-use crate::http::{header, send};
-use crate::peer::{TestLink, config, fab};
+use super::http::{header, send};
+use super::peer::{TestLink, config, fab};
 
 /// Longer than the interval at which a stream rechecks its reader's right.
 const SOON: Duration = Duration::from_secs(20);
@@ -37,9 +37,8 @@ impl Admin<'_> {
     }
 }
 
-fn with_accounts(state: &Path) -> Config {
-    let state = StateLocation::Directory { directory: state.to_owned(), database: None };
-    Config { accounts: true, ..config(state, Limits::default()) }
+fn with_accounts() -> Config {
+    Config { accounts: true, ..config(Limits::default()) }
 }
 
 fn as_account<T>(token: &str, message: T) -> Request<T> {
@@ -60,7 +59,7 @@ async fn follow(mut control: ControlClient<Channel>, token: &str, run_id: u64) -
 async fn an_open_log_ends_when_its_reader_is_disabled_or_its_token_revoked() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state");
-    let link = TestLink::start(with_accounts(&state)).await;
+    let link = TestLink::start_in(with_accounts(), &state).await;
     let token = std::fs::read_to_string(state.join("admin.token")).unwrap().trim().to_owned();
     let admin = Admin { link: &link, token };
     let start = StartRunRequest {

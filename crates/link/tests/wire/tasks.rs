@@ -1,11 +1,11 @@
 //! A run over HTTP, as ServerApps and SuperExecs of 1.35 and later do it.
 
 use prost::Message as _;
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::proto::*;
 
-use crate::http::{Response, header, post};
-use crate::peer::{TestLink, TestNode, config, fab, instruction, now, timestamp};
+use super::http::{Response, header, post};
+use super::peer::{TestLink, TestNode, config, fab, instruction, now, timestamp};
 
 fn read<R: prost::Message + Default>(response: &Response) -> R {
     assert_eq!(response.status, 200, "{}", response.text());
@@ -29,7 +29,7 @@ async fn acquire(link: &TestLink) -> AcquireTaskResponse {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_from_its_start_to_its_end() {
     let limits = Limits { hold_launch_poll: std::time::Duration::from_millis(50), ..Limits::default() };
-    let link = TestLink::start(config(StateLocation::Ephemeral, limits)).await;
+    let link = TestLink::start(config(limits)).await;
     let http = link.addresses.http;
     let node = TestNode::join(link.addresses.fleet).await;
     assert_eq!(acquire(&link).await, AcquireTaskResponse::default(), "there is nothing to do");
@@ -103,7 +103,7 @@ async fn a_run_from_its_start_to_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_carry_flowers_numbers() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let http = link.addresses.http;
     let stop = post(http, "/v1/control/stop-run", &[], &StopRunRequest { run_id: 5 }).await;
     assert_eq!((stop.status, stop.code()), (404, Some(16)));
@@ -119,12 +119,12 @@ async fn errors_carry_flowers_numbers() {
 /// 1.30 to 1.39 look first and claim then; 1.30 to 1.34 do it over gRPC.
 #[tokio::test(flavor = "multi_thread")]
 async fn older_superexecs_look_and_claim() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let run = start_run(&link).await;
     let tasks: PullPendingTasksResponse =
         read(&post(link.addresses.http, "/v1/runtime/pull-pending-tasks", &[], &PullPendingTasksRequest {}).await);
     assert_eq!(tasks.tasks.iter().map(|task| task.task_id).collect::<Vec<_>>(), [run]);
-    let mut grpc = runtime_client::RuntimeClient::new(crate::peer::channel(link.addresses.serverappio).await);
+    let mut grpc = runtime_client::RuntimeClient::new(super::peer::channel(link.addresses.serverappio).await);
     let claimed = grpc.claim_task(ClaimTaskRequest { task_id: run }).await.unwrap().into_inner();
     assert!(claimed.token.is_some());
     let again: ClaimTaskResponse =

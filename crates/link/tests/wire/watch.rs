@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use trellis_link::config::{Limits, StateLocation};
+use trellis_link::config::Limits;
 use trellis_wire::proto::*;
 
-use crate::http::{header, send};
-use crate::peer::{TestLink, config};
+use super::http::{header, send};
+use super::peer::{TestLink, config};
 
 /// Shorter than the hold, longer than anything here takes.
 const SOON: Duration = Duration::from_secs(15);
@@ -50,7 +50,7 @@ impl Watcher {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_and_nodes_are_told_when_they_change() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let mut watcher = Watcher { at: None };
     assert_eq!(watcher.next(&link).await, (vec![], true), "at first everything is news");
 
@@ -80,11 +80,11 @@ async fn runs_and_nodes_are_told_when_they_change() {
 #[test]
 fn who_knows_nothing_or_too_little_is_told_of_everything() {
     let directory = tempfile::tempdir().unwrap();
-    let state = || StateLocation::Directory { directory: directory.path().join("state"), database: None };
+    let state = directory.path().join("state");
     let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut watcher = Watcher { at: None };
     let (running, finished) = runtime().block_on(async {
-        let link = TestLink::start(config(state(), Limits::default())).await;
+        let link = TestLink::start_on_disk(config(Limits::default()), &state).await;
         let (finished, _) = link.running_run().await;
         link.control().await.stop_run(StopRunRequest { run_id: finished }).await.unwrap();
         let (running, _) = link.running_run().await;
@@ -93,7 +93,7 @@ fn who_knows_nothing_or_too_little_is_told_of_everything() {
         (running, finished)
     });
     runtime().block_on(async {
-        let link = TestLink::start(config(state(), Limits::default())).await;
+        let link = TestLink::start_on_disk(config(Limits::default()), &state).await;
         let everything = watcher.next(&link).await;
         assert_eq!(everything, (vec![running, finished], true), "another process knows nothing of that moment");
         for at in ["", "nonsense", "0.0"] {
@@ -106,7 +106,7 @@ fn who_knows_nothing_or_too_little_is_told_of_everything() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_ends_with_its_time_and_with_the_superlink() {
-    let link = TestLink::start(config(StateLocation::Ephemeral, Limits::default())).await;
+    let link = TestLink::start(config(Limits::default())).await;
     let mut watcher = Watcher { at: None };
     watcher.next(&link).await;
     let asked = Instant::now();

@@ -2,11 +2,13 @@
 
 use std::sync::mpsc::channel;
 
+use bytes::Bytes;
 use trellis_core::conformance::{await_one, change, id, submit};
 use trellis_core::object::{Content, Object};
+use trellis_core::port::Store;
 use trellis_core::refusal::{Kind, Refusal};
 
-use super::{SCOPE, count_files, file, keep, open, place, place_file, see, settle};
+use super::{RUNTIME, SCOPE, count_files, file, keep, open, place, place_file, see, settle};
 
 #[test]
 fn the_file_of_a_deleted_object_goes_after_the_commit() {
@@ -51,7 +53,7 @@ fn a_file_that_is_not_needed_goes_with_the_commit_that_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _announced) = open(directory.path());
     let name = place_file(&store, "spare", b"a second copy");
-    let spare = Content::File { name: name.clone(), bytes: 13 };
+    let spare = Content::Large { name: name.clone(), bytes: 13 };
     let refused = {
         let spare = spare.clone();
         change(&store, move |tx| {
@@ -81,7 +83,7 @@ fn an_object_that_goes_and_comes_again_keeps_its_new_file() {
     let old = place(&store, "phoenix", b"bytes");
     let new = place_file(&store, "phoenix", b"bytes");
     assert_ne!(old, new);
-    let content = Content::File { name: new.clone(), bytes: 5 };
+    let content = Content::Large { name: new.clone(), bytes: 5 };
     keep(&store, move |tx| {
         tx.delete_object(SCOPE, id("phoenix"))?;
         tx.insert_object(&Object { references: 1, here: true, ..Object::new(SCOPE, id("phoenix")) }, &[])?;
@@ -97,9 +99,9 @@ fn what_a_crash_left_is_swept_at_the_next_start_and_nothing_else() {
     let (store, _announced) = open(directory.path());
     let kept = place(&store, "kept", b"kept");
     place_file(&store, "placed and never committed", b"orphan");
-    let mut spool = store.vault().spool().unwrap();
-    spool.write(b"half of it").unwrap();
-    std::mem::forget(spool); // As a crash leaves it.
+    let mut upload = store.objects().upload();
+    RUNTIME.block_on(upload.write(Bytes::from_static(b"half of it"))).unwrap();
+    std::mem::forget(upload); // As a crash leaves it.
     assert_eq!(count_files(directory.path()), 3);
     drop(store);
 

@@ -12,10 +12,11 @@ use std::sync::mpsc::channel;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use trellis_core::conformance::{await_one, change, submit};
 use trellis_core::id::RunId;
+use trellis_core::port::Store;
 use trellis_core::refusal::Kind;
 use trellis_store_sqlite::SqliteStore;
 
-use super::{context, count_files, keep, open};
+use super::{RUNTIME, context, count_files, keep, open};
 
 const PLACE: &str = "TRELLIS_TEST_SMALL_DISK";
 /// The small disk, and the largest file under the limit.
@@ -128,10 +129,11 @@ fn one_failure_in_a_batch(store: &SqliteStore) {
 }
 
 fn a_file_that_does_not_fit(store: &SqliteStore, state: &Path) {
-    let mut spool = store.vault().spool().unwrap();
-    let failed = (0..HUGE_BYTES / FITTING_BYTES).find_map(|_| spool.write(&vec![1; FITTING_BYTES]).err());
+    let mut upload = store.objects().upload();
+    let mut write = |_| RUNTIME.block_on(upload.write(vec![1; FITTING_BYTES].into())).err();
+    let failed = (0..HUGE_BYTES / FITTING_BYTES).find_map(&mut write);
     assert!(failed.is_some(), "the disk is not as small as the test believes");
-    drop(spool);
+    drop(upload);
     assert_eq!(count_files(state), 0, "what was written of it is gone");
 }
 

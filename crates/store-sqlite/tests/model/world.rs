@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use trellis_core::conformance::{ask, change, id};
@@ -73,7 +74,7 @@ impl World {
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let state = StateDirectory::open(directory.path(), None).unwrap();
-        let store = SqliteStore::open(state, Box::new(|_| ())).unwrap();
+        let store = SqliteStore::open(Arc::new(state), Box::new(|_| ())).unwrap();
         let mut world = World {
             store,
             now: T0,

@@ -1,13 +1,15 @@
 //! The end of a run takes everything with it, in whatever state its messages were, and touches nobody else.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use trellis_core::conformance::{await_one, change, id};
 use trellis_core::id::NodeId;
 use trellis_core::object::{Arrival, Content, arrive};
-use trellis_core::port::{Fab, Topic};
+use trellis_core::port::{Commit, Fab, Store, Topic};
 use trellis_core::run::{Outcome, ServerApp};
 use trellis_core::{app, control, fleet};
-use trellis_store_sqlite::{Commit, SqliteStore, StateDirectory};
+use trellis_store_sqlite::{SqliteStore, StateDirectory};
 
 use super::scene::{APP, INTERVAL_S, RUN, Scene, Step, T0, instructions, node_scope, reply};
 
@@ -58,9 +60,13 @@ fn however_it_ends_nothing_is_left() {
 fn large_objects_take_their_files_with_them() {
     let scene = Scene::running(&[11, 12]);
     let pushed = scene.push(&[("i1(large)", 11), ("i2(large)", 12)], T0);
-    let mut spool = scene.store.vault().spool().unwrap();
-    spool.write(b"as if it were large").unwrap();
-    let content = Content::File { bytes: spool.bytes(), name: scene.store.vault().place(spool, id("large")).unwrap() };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let name = runtime.block_on(async {
+        let mut upload = scene.store.objects().upload();
+        upload.write(Bytes::from_static(b"as if it were large")).await.unwrap();
+        upload.finish(id("large")).await.unwrap()
+    });
+    let content = Content::Large { bytes: 19, name };
     assert_eq!(scene.ok(move |tx| arrive(tx, APP, id("large"), &content, &[])), Arrival::Stored);
     scene.upload("i1(large)", &pushed.missing[1..]);
     scene.upload("i2(large)", &pushed.missing[1..]);
@@ -84,7 +90,7 @@ fn everybody_who_waits_is_told() {
     let (tell, told) = std::sync::mpsc::channel();
     let state = StateDirectory::open(directory.path(), None).unwrap();
     let on_commit = move |commit: &Commit<'_>| tell.send(commit.topics.to_vec()).unwrap();
-    let store = SqliteStore::open(state, Box::new(on_commit)).unwrap();
+    let store = SqliteStore::open(Arc::new(state), Box::new(on_commit)).unwrap();
     let act = |work: Step| {
         change(&store, work).unwrap();
         await_one(&told)

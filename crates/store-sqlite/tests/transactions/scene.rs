@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use bytes::Bytes;
@@ -67,11 +68,11 @@ impl Scene {
         (scene, Heard(told))
     }
 
-    fn listening(on_commit: impl Fn(&[Topic]) + Send + 'static) -> Scene {
+    fn listening(on_commit: impl Fn(&[Topic]) + Send + Sync + 'static) -> Scene {
         // In memory where that is possible: what is tested here is not the disk.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
-        let state = StateDirectory::open(directory.path(), None).unwrap();
+        let state = Arc::new(StateDirectory::open(directory.path(), None).unwrap());
         Scene { store: SqliteStore::open(state, Box::new(move |commit| on_commit(commit.topics))).unwrap(), directory }
     }
 
@@ -155,7 +156,7 @@ impl Scene {
 
     /// The whole state as text: every row of every table.
     pub(crate) fn dump(&self) -> String {
-        let path = self.store.directory().database();
+        let path = self.directory.path().join("state.db");
         let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
         let sql = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name";
         let mut tables = database.prepare(sql).unwrap();

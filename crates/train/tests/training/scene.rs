@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -11,9 +12,11 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use trellis_client::app::App;
 use trellis_client::{RunHistory, Security, SuperLink as Calls, Target, Token, TrainingReport};
-use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, SandboxSettings, StateLocation};
-use trellis_link::{Addresses, ServeError, SuperLink};
+use trellis_core::port::Store;
+use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, SandboxSettings};
+use trellis_link::{Addresses, ServeError, State, SuperLink};
 use trellis_models::{Checkpoint, ModelStore};
+use trellis_store_sqlite::{SqliteStore, StateDirectory};
 use trellis_train::{Finished, Options, TrainError};
 use trellis_wire::proto::control_client::ControlClient;
 use trellis_wire::proto::runtime_client::RuntimeClient;
@@ -33,7 +36,7 @@ struct Serving {
     runtime: Runtime,
 }
 
-fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
+fn config(address: impl Fn(usize) -> String) -> Config {
     Config {
         control_address: address(0),
         fleet_address: address(1),
@@ -54,17 +57,23 @@ fn config(state: &Path, address: impl Fn(usize) -> String) -> Config {
         app_trust: AppTrust::User,
         admin_token: None,
         run_defaults: Default::default(),
-        state: StateLocation::Directory { directory: state.to_owned(), database: None },
         supernode_auth: false,
         keepalive: Keepalive::default(),
         limits: Limits::default(),
     }
 }
 
+fn state(path: &Path) -> State {
+    let directory = Arc::new(StateDirectory::open(path, None).unwrap());
+    let opened = Arc::clone(&directory);
+    let open = Box::new(|on_commit| Ok(Box::new(SqliteStore::open(opened, on_commit)?) as Box<dyn Store>));
+    State { directory, database: None, open }
+}
+
 impl Serving {
-    async fn start(config: Config) -> (Serving, Addresses) {
+    async fn start(config: Config, state: State) -> (Serving, Addresses) {
         let runtime = Runtime::new().unwrap();
-        let starting = runtime.spawn(SuperLink::start(config));
+        let starting = runtime.spawn(SuperLink::start(config, state));
         let superlink = starting.await.unwrap().expect("the SuperLink starts");
         let addresses = superlink.addresses();
         let (stop, stopped) = oneshot::channel();
@@ -78,8 +87,8 @@ impl Serving {
 impl Scene {
     pub async fn start() -> Scene {
         let directory = tempfile::tempdir().unwrap();
-        let config = config(&directory.path().join("state"), |_| "127.0.0.1:0".to_owned());
-        let (serving, addresses) = Serving::start(config).await;
+        let state = state(&directory.path().join("state"));
+        let (serving, addresses) = Serving::start(config(|_| "127.0.0.1:0".to_owned()), state).await;
         Scene { directory, addresses, serving: Some(serving) }
     }
 
@@ -94,8 +103,8 @@ impl Scene {
     pub async fn start_superlink(&mut self) {
         let Addresses { control, fleet, serverappio, http, .. } = self.addresses;
         let ports = [control, fleet, serverappio, http].map(|address| address.to_string());
-        let (serving, _) =
-            Serving::start(config(&self.directory.path().join("state"), |port| ports[port].clone())).await;
+        let state = state(&self.directory.path().join("state"));
+        let (serving, _) = Serving::start(config(|port| ports[port].clone()), state).await;
         self.serving = Some(serving);
     }
 

@@ -2,6 +2,7 @@
 //! a network. It ends with the run, and leaves nothing behind but what it was told to keep.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use trellis_client::{ListNodes, Security, SuperLink, Target, Token};
 use trellis_files::private;
-use trellis_link::config::{AppTrust, Config as LinkConfig, Isolation, Keepalive, Limits, StateLocation};
+use trellis_link::config::{AppTrust, Config as LinkConfig, Isolation, Keepalive, Limits};
 use trellis_link::{ServeError, SuperLink as Link};
 use trellis_node::config::{self as node, AppMode, Config as NodeConfig, Spare, WarmSettings};
 use trellis_node::objects::PulledObjects;
@@ -21,6 +22,7 @@ use trellis_wire::proto::scalar::Scalar;
 
 use crate::private_dir;
 use crate::remote::{Trouble, explain};
+use crate::superlink::StateLocation;
 
 const ANY_PORT: &str = "127.0.0.1:0";
 /// File in the directory of the SuperLink, under the name that the SuperLink uses for a generated token.
@@ -86,13 +88,18 @@ impl Federation {
                 (temporary.path().to_owned(), Some(temporary))
             }
         };
-        let failed = |error: ServeError| Trouble::failed(explain(&error), None);
+        let failed = |error: &dyn Error| Trouble::failed(explain(error), None);
         let superlink_dir = directory.join("superlink");
         let token = provide_token(&superlink_dir).map_err(|error| {
             let what = format!("the token of the SuperLink cannot be kept in {}: {error}", superlink_dir.display());
             Trouble::failed(what, Some("make room there, or give another --state-dir"))
         })?;
-        let link = Link::start(link_config(wanted, &superlink_dir)).await.map_err(failed)?;
+        let location = match wanted.state_dir {
+            Some(_) => StateLocation::Directory { directory: superlink_dir.clone(), database: None },
+            None => StateLocation::Temporary { directory: superlink_dir.clone() },
+        };
+        let state = location.claim().map_err(|error| failed(&error))?;
+        let link = Link::start(link_config(wanted, &superlink_dir), state).await.map_err(|error| failed(&error))?;
         let http = link.addresses().http;
         let (host, security) = (http.ip().to_string(), Security::Plaintext);
         let target = Target { host, port: http.port(), security, token: Some(token) };
@@ -189,10 +196,6 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         app_trust: AppTrust::User,
         admin_token: Some(directory.join(ADMIN_TOKEN)),
         run_defaults: Default::default(),
-        state: match wanted.state_dir {
-            Some(_) => StateLocation::Directory { directory: directory.to_owned(), database: None },
-            None => StateLocation::Temporary { directory: directory.to_owned() },
-        },
         supernode_auth: false,
         keepalive: Keepalive::default(),
         limits: Limits::default(),

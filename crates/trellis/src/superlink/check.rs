@@ -13,9 +13,10 @@ mod tests;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use trellis_link::config::{Config, Limits, NativeApp, StateLocation};
+use trellis_link::config::{Config, Limits, NativeApp};
 
 use super::args::SuperlinkArgs;
+use super::state::StateLocation;
 use crate::logging::LogSettings;
 use crate::process::OWN_PROGRAM;
 use crate::settings::{self, Problem, RawArgs, Surroundings};
@@ -36,6 +37,7 @@ type Checker<'a> = settings::Checker<'a, SuperlinkArgs>;
 #[derive(Debug, Clone)]
 pub struct Checked {
     pub config: Config,
+    pub state: StateLocation,
     /// The file that they come from.
     pub run_defaults: Option<PathBuf>,
     pub log: LogSettings,
@@ -93,13 +95,12 @@ pub fn check(raw: &RawArgs<SuperlinkArgs>, around: &Surroundings<'_>) -> Result<
         app_trust: apps.trust,
         admin_token,
         run_defaults: defaults.unwrap_or_default(),
-        state,
         supernode_auth,
         keepalive,
         limits,
     };
     let insecure_network_allowed = raw.args.security.allow_insecure_network;
-    Ok(Checked { config, run_defaults, log, insecure_network_allowed, warnings })
+    Ok(Checked { config, state, run_defaults, log, insecure_network_allowed, warnings })
 }
 
 /// The native ServerApp knows settings that its app does not have, and reads the defaults of those itself.
@@ -120,7 +121,7 @@ impl Checker<'_> {
             if args.state_dir.is_some() {
                 self.warn("--state-dir is not used: the database is kept in memory and nothing survives a restart");
             }
-            return StateLocation::Ephemeral;
+            return StateLocation::Memory;
         }
         let database = args.database.as_deref().map(|path| self.resolve("database", path));
         let directory = match args.state_dir.as_deref() {

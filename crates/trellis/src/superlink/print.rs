@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use toml::Value;
-use trellis_link::config::{AppTrust, Isolation, StateLocation};
+use trellis_link::config::{AppTrust, Isolation};
 
 use super::check::Checked;
+use super::state::StateLocation;
 use crate::address::Address;
 use crate::settings::print::{self, Row, bytes, path, text, time};
 use crate::settings::problem::Source;
@@ -57,9 +58,9 @@ fn security(Checked { config, insecure_network_allowed, .. }: &Checked) -> Vec<R
     ]
 }
 
-fn state_and_apps(Checked { config, run_defaults, .. }: &Checked) -> Vec<Row> {
-    let (state_dir, database) = match &config.state {
-        StateLocation::Ephemeral | StateLocation::Temporary { .. } => (None, text(":memory:")),
+fn state_and_apps(Checked { config, state, run_defaults, .. }: &Checked) -> Vec<Row> {
+    let (state_dir, database) = match state {
+        StateLocation::Memory | StateLocation::Temporary { .. } => (None, text(":memory:")),
         StateLocation::Directory { directory, database } => (path(directory), database.as_deref().and_then(path)),
     };
     let isolation = match config.isolation {

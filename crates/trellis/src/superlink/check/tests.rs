@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use trellis_link::config::{AppTrust, Isolation, Keepalive, StateLocation};
+use trellis_link::config::{AppTrust, Isolation, Keepalive};
 
 use super::{Checked, SuperlinkArgs, Surroundings, check};
 use crate::log_file::LogFileSettings;
@@ -14,6 +14,7 @@ use crate::settings::check::FileSeen;
 use crate::settings::gather::{Outside, RawArgs, gather};
 use crate::settings::scan::scan;
 use crate::settings::{Flags, Problem, size};
+use crate::superlink::StateLocation;
 use crate::superlink::args::SUPERLINK;
 use crate::superlink::print;
 
@@ -239,7 +240,7 @@ fn a_broken_file_is_not_blamed_for_what_it_may_set() {
 
 #[test]
 fn defaults() {
-    let Checked { config, log, .. } = good("--insecure");
+    let Checked { config, state, log, .. } = good("--insecure");
     assert_eq!(config.health_address, None);
     assert_eq!(config.metrics_address, None);
     assert_eq!(config.isolation, Isolation::Subprocess);
@@ -248,7 +249,7 @@ fn defaults() {
     assert_eq!(config.endpoints, [""; 0]);
     assert_eq!(config.keepalive, Keepalive::default());
     let directory = PathBuf::from("/home/ada/.local/state/trellis/superlink");
-    assert_eq!(config.state, StateLocation::Directory { directory, database: None });
+    assert_eq!(state, StateLocation::Directory { directory, database: None });
     assert_eq!((log.format, log.level.as_str(), log.file), (LogFormat::Text, "info", None));
 }
 
@@ -523,11 +524,11 @@ fn places_of_the_state() {
         ("--config /etc/link.toml", "state-dir = 'link'", kept("/etc/link", None)),
         ("--config link.toml", "state-dir = 'link'", kept("/here/link", None)),
         ("--database state.db", "", kept(default, Some("/here/state.db"))),
-        ("--database :memory:", "", StateLocation::Ephemeral),
-        ("--database :flwr-in-memory: --state-dir d", "", StateLocation::Ephemeral),
+        ("--database :memory:", "", StateLocation::Memory),
+        ("--database :flwr-in-memory: --state-dir d", "", StateLocation::Memory),
     ] {
         let line = format!("--insecure {line}");
-        let state = checked(&line, file).map(|checked| checked.config.state);
+        let state = checked(&line, file).map(|checked| checked.state);
         assert_eq!(state.as_ref(), Ok(&expected), "{line}");
     }
 }
@@ -548,7 +549,7 @@ fn homes_of_the_state() {
             unwritable: &|_| None,
             read: &small_file,
         };
-        let state = check(&raw("--insecure", ""), &around).map(|checked| checked.config.state).ok();
+        let state = check(&raw("--insecure", ""), &around).map(|checked| checked.state).ok();
         let expected = expected.map(|path| StateLocation::Directory { directory: path.into(), database: None });
         assert_eq!(state, expected, "{home:?} {state_home:?}");
     }

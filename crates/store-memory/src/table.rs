@@ -1,0 +1,147 @@
+//! A table: rows by key, with an undo log of the current job and the keys that changed since the last publication.
+
+use std::collections::BTreeMap;
+use std::ops::RangeBounds;
+
+use bytes::Bytes;
+use trellis_core::Seconds;
+use trellis_core::account::Account;
+use trellis_core::audit;
+use trellis_core::id::{MessageId, NodeId, ObjectId, RunId};
+use trellis_core::message::{Instruction, Reply};
+use trellis_core::node::Node;
+use trellis_core::object::{Content, Object};
+use trellis_core::port::{Fab, Topic, Traffic};
+use trellis_core::run::Run;
+use trellis_core::secret::{Hash, Secret};
+use trellis_core::token::Token;
+
+#[derive(Clone)]
+pub(crate) struct Table<K, V> {
+    rows: BTreeMap<K, V>,
+    /// What the current job replaced, oldest first.
+    undo: Vec<(K, Option<V>)>,
+    /// Keys changed by jobs that are kept and not yet published.
+    changed: Vec<K>,
+}
+
+impl<K, V> Default for Table<K, V> {
+    fn default() -> Self {
+        Table { rows: BTreeMap::new(), undo: Vec::new(), changed: Vec::new() }
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Table<K, V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.rows.get(key)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn values(&self) -> impl DoubleEndedIterator<Item = &V> {
+        self.rows.values()
+    }
+
+    pub(crate) fn range(&self, keys: impl RangeBounds<K>) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        self.rows.range(keys)
+    }
+
+    pub(crate) fn put(&mut self, key: K, row: V) {
+        let before = self.rows.insert(key.clone(), row);
+        self.undo.push((key, before));
+    }
+
+    pub(crate) fn delete(&mut self, key: &K) -> Option<V> {
+        let row = self.rows.remove(key)?;
+        self.undo.push((key.clone(), Some(row.clone())));
+        Some(row)
+    }
+
+    fn keep(&mut self) {
+        self.changed.extend(self.undo.drain(..).map(|(key, _)| key));
+    }
+
+    fn undo(&mut self) {
+        while let Some((key, before)) = self.undo.pop() {
+            match before {
+                Some(row) => self.rows.insert(key, row),
+                None => self.rows.remove(&key),
+            };
+        }
+    }
+
+    fn publish(&mut self, to: &mut Table<K, V>) {
+        for key in self.changed.drain(..) {
+            match self.rows.get(&key) {
+                Some(row) => to.rows.insert(key, row.clone()),
+                None => to.rows.remove(&key),
+            };
+        }
+    }
+}
+
+macro_rules! tables {
+    ($($(#[$doc:meta])* $name:ident: $key:ty => $row:ty,)+) => {
+        /// All rows. A change also collects what must follow its commit.
+        #[derive(Default, Clone)]
+        pub(crate) struct Tables {
+            $($(#[$doc])* pub(crate) $name: Table<$key, $row>,)+
+            /// The last number given to an instruction or an audit entry.
+            pub(crate) last_number: u64,
+            pub(crate) topics: Vec<Topic>,
+            /// Names of large content that no row names any more.
+            pub(crate) removed: Vec<String>,
+        }
+
+        impl Tables {
+            /// Ends a job whose changes stay.
+            pub(crate) fn keep(&mut self) {
+                $(self.$name.keep();)+
+            }
+
+            /// Ends a job whose changes are undone. Numbers stay used.
+            pub(crate) fn undo(&mut self) {
+                $(self.$name.undo();)+
+            }
+
+            /// Copies the rows that changed.
+            pub(crate) fn publish(&mut self, to: &mut Tables) {
+                $(self.$name.publish(&mut to.$name);)+
+            }
+        }
+    };
+}
+
+/// An object by id and scope, so that all scopes of an id are neighbours.
+pub(crate) type ObjectKey = (ObjectId, RunId, NodeId);
+
+tables! {
+    nodes: NodeId => Node,
+    node_of_key: Vec<u8> => NodeId,
+    runs: RunId => Run,
+    traffic: RunId => Traffic,
+    fabs: String => Fab,
+    contexts: RunId => Bytes,
+    /// By the bits of the time, which order as the times do: none is negative.
+    logs: (RunId, u64) => String,
+    reports: (RunId, u64, String) => String,
+    tokens: RunId => Token,
+    run_of_token: [u8; 32] => RunId,
+    /// With the number that gives it its place among those of its node.
+    instructions: MessageId => (u64, Instruction),
+    instructions_of_node: (NodeId, u64) => MessageId,
+    instructions_of_run: (RunId, MessageId) => (),
+    replies: MessageId => Reply,
+    reply_to: MessageId => MessageId,
+    replies_of_run: (RunId, MessageId) => (),
+    objects: ObjectKey => (Object, Vec<ObjectId>),
+    /// The child's key and the parent.
+    parents: (ObjectKey, ObjectId) => (),
+    contents: ObjectId => Content,
+    accounts: String => Account,
+    secrets: Hash => Secret,
+    audit: u64 => audit::Entry,
+    alive_at: () => Seconds,
+}

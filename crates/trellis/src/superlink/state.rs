@@ -1,0 +1,78 @@
+//! Where a SuperLink keeps its state: the stores there are, and which one the settings mean.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use trellis_core::port::Store;
+use trellis_link::State;
+use trellis_store_memory::MemoryStore;
+use trellis_store_sqlite::{OpenError, SqliteStore, StateDirectory, Verdict, inspect};
+
+use super::OTHER_TROUBLE;
+use crate::settings::here::print;
+
+/// Part of the machine's memory that the objects of a state in memory may take.
+const MEMORY_SHARE: u64 = 2;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StateLocation {
+    /// A directory that holds database, objects and app output. `database` overrides the database's place in it.
+    Directory { directory: PathBuf, database: Option<PathBuf> },
+    /// In memory. Nothing survives the process.
+    Memory,
+    /// In this directory, which goes away with the process. Nothing is forced to the disk.
+    Temporary { directory: PathBuf },
+}
+
+impl StateLocation {
+    /// Claims the directory for this process. The store is opened later, by the SuperLink.
+    pub fn claim(&self) -> Result<State, OpenError> {
+        let (directory, database) = match self {
+            StateLocation::Directory { directory, database } => {
+                (StateDirectory::open(directory, database.as_deref())?, database.clone())
+            }
+            StateLocation::Temporary { directory } => (StateDirectory::temporary(directory)?, None),
+            StateLocation::Memory => return in_memory(),
+        };
+        let directory = Arc::new(directory);
+        let state = Arc::clone(&directory);
+        let open = Box::new(move |on_commit| Ok(Box::new(SqliteStore::open(state, on_commit)?) as Box<dyn Store>));
+        Ok(State { directory, database, open })
+    }
+
+    /// Prints what `--check-state` finds, without changing it.
+    pub fn tell(&self) -> ExitCode {
+        let (database, place) = match self {
+            StateLocation::Directory { directory, database } => {
+                let file = database.clone().unwrap_or_else(|| directory.join("state.db"));
+                (file, database.as_ref().unwrap_or(directory).display().to_string())
+            }
+            StateLocation::Memory | StateLocation::Temporary { .. } => (PathBuf::new(), "in memory".to_owned()),
+        };
+        let (code, verdict) = match inspect(&database) {
+            Verdict::Current => (0, "current: this version can use it as it is".to_owned()),
+            Verdict::NotInitialised => (1, "not initialised: it is created at the first start".to_owned()),
+            Verdict::NeedsUpgrade { from, to } => {
+                (2, format!("needs an upgrade from version {from} to {to}: done at the next start, after a backup"))
+            }
+            Verdict::TooNew { found, known } => {
+                (3, format!("too new: it has version {found}, this program knows up to {known}; use a newer trellis"))
+            }
+            Verdict::Flower => {
+                (OTHER_TROUBLE, format!("{} belongs to the original Flower SuperLink", database.display()))
+            }
+            Verdict::Foreign(why) => (OTHER_TROUBLE, format!("{} is not ours: {why}", database.display())),
+        };
+        print(&format!("state {place}: {verdict}\n"));
+        ExitCode::from(code)
+    }
+}
+
+fn in_memory() -> Result<State, OpenError> {
+    let memory = rustix::system::sysinfo();
+    let max_object_bytes = memory.totalram as u64 * u64::from(memory.mem_unit) / MEMORY_SHARE;
+    let open =
+        Box::new(move |on_commit| Ok(Box::new(MemoryStore::open(max_object_bytes, on_commit)?) as Box<dyn Store>));
+    Ok(State { directory: Arc::new(StateDirectory::ephemeral()?), database: None, open })
+}
