@@ -1,7 +1,7 @@
 //! What changes, as it happens: the data of server-sent events. Their `event` field is the word in `kind`.
 
 use serde::{Deserialize, Serialize};
-use trellis_client::TrainingReport;
+use trellis_wire::report::TrainingReport;
 use utoipa::ToSchema;
 
 use crate::federation::FederationSummary;

@@ -26,5 +26,5 @@ pub use run::{
     TrainingRounds,
 };
 pub use token::{IssuedToken, Me, NewToken, Role, Token};
-pub use trellis_client::{ClientReport, FindingReport, MetricReport, PhaseReport, TrainingReport};
 pub use trellis_plan::{Condition, Status, Weight, Why};
+pub use trellis_wire::report::{ClientReport, FindingReport, MetricReport, PhaseReport, TrainingReport};

@@ -16,8 +16,11 @@ use hyper::HeaderMap;
 use hyper::header::HeaderValue;
 use tokio::sync::watch;
 use trellis_core::id::{NodeId, ObjectId};
+use trellis_wire::call::Done;
 use trellis_wire::object::object_id;
 use trellis_wire::proto;
+use trellis_wire::report::TrainingReport;
+use trellis_wire::token::Token;
 
 pub use self::error::AppError;
 use self::error::Failure;
@@ -25,7 +28,7 @@ use crate::fleet::line::Lines;
 use crate::fleet::retry::{Backoff, Schedule};
 use crate::fleet::rpc::Rpc;
 use crate::fleet::{FleetOptions, Question, Reply, Transport};
-use crate::{Done, Patience, SuperLink, Target, Token, TrainingReport};
+use crate::{Patience, SuperLink, Target};
 
 const TASK_TOKEN: &str = "flwr-task-token";
 /// The Flower whose Runtime API is spoken.

@@ -24,6 +24,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message as _;
 use trellis_core::id::{NodeId, ObjectId, RunId};
+use trellis_wire::call::{AskShard, DescribeNode, NodeShard};
 use trellis_wire::object::object_id;
 use trellis_wire::proto;
 
@@ -34,7 +35,7 @@ use self::line::Lines;
 use self::proof::Proof;
 use self::refusal::Refusal;
 use self::rpc::Rpc;
-use crate::{AskShard, DescribeNode, Error, NodeKey, NodeShard, SuperLink, Target};
+use crate::{Error, NodeKey, SuperLink, Target};
 
 /// Answers without content of objects; apps are the largest.
 const MESSAGE_BYTES: usize = 256 << 20;

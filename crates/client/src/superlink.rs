@@ -8,15 +8,16 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde::Deserialize;
 
-use crate::call::Call;
 use crate::control::Rpc;
 use crate::error::Error;
 use crate::exchange::{Answer, Begun, Inquiry, JSON, PROTOBUF, begin, exchange, failed};
 use crate::fleet::Transport;
 use crate::node_key::NodeKey;
 use crate::pieces::{Pieces, Prefix};
-use crate::target::{Target, Token};
+use crate::target::Target;
 use crate::{grpc, pieces};
+use trellis_wire::call::Call;
+use trellis_wire::token::Token;
 
 /// How much of a strange answer is worth telling.
 const QUOTED_CHARS: usize = 120;

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use trellis_client::{ListNodes, Patience};
+use trellis_client::Patience;
 use trellis_plan::{Phase, ResourceId, Sighting};
+use trellis_wire::call::ListNodes;
 
 use crate::enrolment;
 use crate::home::Home;

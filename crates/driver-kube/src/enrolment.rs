@@ -4,9 +4,11 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use trellis_client::{CreateJoinToken, Join, NodeKey, Patience, Security, SuperLink, Target, Token, Trust};
+use trellis_client::{NodeKey, Patience, Security, SuperLink, Target, Trust};
 use trellis_plan::{NodeSpec, ResourceId};
 use trellis_spec::{Runtime, Tls};
+use trellis_wire::call::{CreateJoinToken, Join};
+use trellis_wire::token::Token;
 
 use crate::home::Home;
 use crate::trouble::{Kind, Trouble};
@@ -15,7 +17,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(10);
 const PRIVATE_FILE: u32 = 0o600;
 /// It is used at once.
-const TOKEN_SECONDS: u64 = 300;
+const TOKEN_SECONDS: f64 = 300.0;
 
 /// Makes a node known. Repeated, it stays the same node.
 pub async fn enrol(home: &Home, id: &ResourceId, spec: &NodeSpec, key: &[u8]) -> Result<(), Trouble> {

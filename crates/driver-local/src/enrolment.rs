@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use trellis_client::{CreateJoinToken, Error, Join, NodeKey, RevokeNode, SuperLink};
+use trellis_client::{Error, NodeKey, SuperLink};
 use trellis_plan::ResourceId;
 use trellis_spec::Name;
+use trellis_wire::call::{CreateJoinToken, Join, RevokeNode};
 
 use crate::part::blocking;
 use crate::probe;
@@ -13,7 +14,7 @@ use crate::recipe::Probe;
 use crate::world::World;
 
 /// It is used at once.
-const TOKEN_SECONDS: u64 = 300;
+const TOKEN_SECONDS: f64 = 300.0;
 /// What an official SuperLink says of a key that it knows, in every release.
 const KNOWN: &str = "already in use";
 

@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use trellis_client::Token;
 use trellis_files::private;
 use trellis_plan::{ResourceId, Spec};
 use trellis_spec::{Containers, Persistence, Resources, Runtime};
+use trellis_wire::token::Token;
 
 use crate::mark::Mark;
 use crate::part::{Part, Running, blocking, write};

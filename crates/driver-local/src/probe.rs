@@ -7,8 +7,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use trellis_client::{Error, Patience, Security, SuperLink, Target, Token, Trust, WhoAmI};
+use trellis_client::{Error, Patience, Security, SuperLink, Target, Trust};
 use trellis_plan::Millis;
+use trellis_wire::call::WhoAmI;
+use trellis_wire::token::Token;
 
 pub use flower::superlink as flower_superlink;
 

@@ -7,16 +7,18 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use trellis_client::{CreateJoinToken, Patience, Security, SuperLink, Target, Token, Trust};
+use trellis_client::{Patience, Security, SuperLink, Target, Trust};
 use trellis_files::private;
 use trellis_one::keys;
 use trellis_plan::ResourceId;
+use trellis_wire::call::CreateJoinToken;
+use trellis_wire::token::Token;
 
 use crate::home::Home;
 use crate::view::VmSeen;
 
 /// A VM may take its time to boot before it joins.
-const JOIN_SECONDS: u64 = 6 * 3600;
+const JOIN_SECONDS: f64 = 6.0 * 3600.0;
 const CONNECT: std::time::Duration = std::time::Duration::from_secs(5);
 const ANSWER: std::time::Duration = std::time::Duration::from_secs(10);
 

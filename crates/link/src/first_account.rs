@@ -4,7 +4,6 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use trellis_client::Token;
 use trellis_core::Seconds;
 use trellis_core::access::{self, NewSecret};
 use trellis_core::account::{self, Role};
@@ -12,6 +11,7 @@ use trellis_core::port::Tx;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::{Hash, State};
 use trellis_digest::{hex, sha256};
+use trellis_wire::token::Token;
 
 use crate::api::{account::new_token, random};
 use crate::link::Link;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use trellis_client::fleet::Transport;
-use trellis_client::{Patience, Security, SuperLink, Target, Token, Trust};
+use trellis_client::{Patience, Security, SuperLink, Target, Trust};
 use trellis_flower::Program;
 use trellis_flower::changes::CONTROL_BY_HTTP;
 use trellis_kube::federation::{Federation, TlsMode};
@@ -16,6 +16,7 @@ use trellis_kube::flower::Programs;
 use trellis_kube::flower::arguments::gives;
 use trellis_kube::render::endpoints;
 use trellis_kube::trust::{admin_name, bundle_name, mode};
+use trellis_wire::token::Token;
 
 /// It is in the same cluster.
 const CONNECT: Duration = Duration::from_secs(3);

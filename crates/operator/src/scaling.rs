@@ -11,10 +11,10 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{Instant, timeout};
-use trellis_client::ListNodes;
 use trellis_kube::federation::Federation;
 use trellis_kube::object::Identity;
 use trellis_kube::scaling::{Activity, Memory, Metric, decide, scaled, wanted};
+use trellis_wire::call::ListNodes;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
 

@@ -39,11 +39,11 @@ use trellis_api::{
     Apps, Connection, Detail, Event, FederationDetail, FederationSummary, LogPart, ModelFile, NewRun, Node,
     PastFederation, PlanReport, Role, Run, TrainingRounds,
 };
-use trellis_client::RevokeNode;
 use trellis_clock::now_ms;
 use trellis_plan::{NodeKey, OpenError, Part, ResourceId, Wanted};
 use trellis_registry::{Entry, Put, Registry, RegistryError};
 use trellis_spec::{Federation, Name, Pool, Runtime, to_yaml};
+use trellis_wire::call::RevokeNode;
 
 use document::{Document, invalid, unknown, wrong};
 use shared::{Bells, Shared};

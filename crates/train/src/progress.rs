@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use trellis_client::{FindingReport, MetricReport};
 use trellis_core::id::NodeId;
 use trellis_models::Measured;
 use trellis_strategy::health::{Client, Finding, Round, diagnose};
 use trellis_strategy::metrics::{scalar, weighted_mean};
 use trellis_wire::object::{MetricRecord, MetricValue};
+use trellis_wire::report::{FindingReport, MetricReport};
 
 use crate::conduct::Told;
 use crate::settings::{Patience, Target};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use trellis_client::{ClientReport, FailedNode, PhaseReport};
 use trellis_core::id::NodeId;
+use trellis_wire::report::{ClientReport, FailedNode, PhaseReport};
 
 use crate::conduct::Conducted;
 use crate::exchange::Act;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use trellis_client::{CreateAccount, DisableAccount, EnableAccount, ListAccounts, Role, SetRole};
+use trellis_core::account::Role;
+use trellis_wire::call::{CreateAccount, DisableAccount, EnableAccount, ListAccounts, SetRole};
 
 use crate::remote::{
     self, Cell, Column, Format, OutputArgs, SaveArgs, SuperlinkArgs, Table, Tone, Trouble, clean, moment, print,
@@ -119,7 +120,7 @@ pub fn run(args: &AccountArgs) -> ExitCode {
         AccountCommand::Ls { output, caller } => remote::run("trellis account ls", list(output, caller)),
         AccountCommand::Role { name, role, output, caller } => remote::run("trellis account role", async {
             let role: Role = (*role).into();
-            caller.superlink().await?.call(&SetRole { name: name.clone(), role }).await?;
+            caller.superlink().await?.call(&SetRole { name: name.clone(), role: role.name().to_owned() }).await?;
             let told = json!({"name": name, "role": role.name()});
             output.print(&told, || print(&format!("{name} has the role {}\n", role.name())));
             Ok(())
@@ -146,7 +147,7 @@ async fn add(
 ) -> Result<(), Trouble> {
     let superlink = caller.superlink().await?;
     let place = save.prepare()?;
-    let new = superlink.call(&CreateAccount { name: name.to_owned(), role }).await?;
+    let new = superlink.call(&CreateAccount { name: name.to_owned(), role: role.name().to_owned() }).await?;
     let made = format!("Account {} is added as {}, with a token.", clean(&new.name), clean(&new.role));
     place.keep(output.format, &made, &new.token, &new);
     Ok(())

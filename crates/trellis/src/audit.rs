@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::time::{Instant, sleep};
-use trellis_client::{AuditEntry, Error, ListAudit, SuperLink};
+use trellis_client::{Error, SuperLink};
+use trellis_wire::call::{AuditEntry, ListAudit};
 
 use crate::remote::{
     self, Column, FederationArgs, Format, OutputArgs, SuperlinkArgs, Table, Trouble, clean, explain, moment, print,
@@ -54,7 +55,7 @@ pub fn run(args: &AuditArgs) -> ExitCode {
 
 async fn show(args: &AuditArgs) -> Result<(), Trouble> {
     let superlink = args.caller.superlink().await?;
-    let answer = superlink.call(&ListAudit { after: args.after, limit: args.limit }).await?;
+    let answer = superlink.call(&ListAudit { after: args.after, limit: Some(args.limit.into()) }).await?;
     match (args.follow, args.output.format) {
         (true, format) => follow(&superlink, format, args.after.unwrap_or(0), answer.entries).await?,
         (false, format @ (Format::Json | Format::Yaml)) => print_as(format, &answer),
@@ -87,7 +88,7 @@ async fn follow(
 async fn next_entries(superlink: &SuperLink, seen: u64) -> Result<Vec<AuditEntry>, Error> {
     let mut away_since = None;
     loop {
-        match superlink.call(&ListAudit { after: Some(seen), limit: PAGE }).await {
+        match superlink.call(&ListAudit { after: Some(seen), limit: Some(PAGE.into()) }).await {
             Ok(answer) if !answer.entries.is_empty() => return Ok(answer.entries),
             Ok(_) => away_since = None,
             Err(error) if error.may_pass() => {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use toml::{Table, Value};
 use trellis_api::Connection;
-use trellis_client::Token;
+use trellis_wire::token::Token;
 
 pub use app::{PYPROJECT, Release, app_here, is_app, reads_own_file};
 use block::{Hindrance, Put, Taken, Wish};

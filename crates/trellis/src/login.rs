@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use trellis_client::{ApproveLogin, WhoAmI};
+use trellis_wire::call::{ApproveLogin, WhoAmI};
 
 use crate::remote::{self, OutputArgs, SuperlinkArgs, Trouble, print};
 

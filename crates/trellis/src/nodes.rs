@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use trellis_api::Node as Planned;
-use trellis_client::{ListNodes, Node};
 use trellis_clock::now_s;
+use trellis_wire::call::{ListNodes, Node};
 
 use crate::remote::{
     self, CallerArgs, Cell, Column, FederationArgs, Format, Found, Listing, OutputArgs, Place as _, Table, Tone,

@@ -10,9 +10,10 @@ use clap::Args;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use trellis_client::app::App;
-use trellis_client::{Security, Target, Token};
+use trellis_client::{Security, Target};
 use trellis_train::{Finished, Options, TrainError};
 use trellis_wire::fab::Config;
+use trellis_wire::token::Token;
 
 use crate::address::Address;
 use crate::logging::{self, LogFormat, LogSettings};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use trellis_client::{CreateToken, ListTokens, RevokeToken, TokenEntry, WhoAmI};
+use trellis_wire::call::{CreateToken, ListTokens, RevokeToken, TokenEntry, WhoAmI};
 
 use crate::remote::{
     self, Cell, Column, Format, OutputArgs, SaveArgs, SuperlinkArgs, Table, Tone, Trouble, clean, moment, parse_ttl,
@@ -100,7 +100,7 @@ async fn add(args: &AddArgs) -> Result<(), Trouble> {
         Some(account) => account.clone(),
         None => superlink.call(&WhoAmI {}).await?.name,
     };
-    let ttl_s = args.ttl.map(|ttl| ttl.as_secs());
+    let ttl_s = args.ttl.map(|ttl| ttl.as_secs_f64());
     let new = superlink.call(&CreateToken { account: account.clone(), label: args.label.clone(), ttl_s }).await?;
     let until = new.expires_at.map_or_else(String::new, |time| format!(", until {}", moment(time)));
     let made = format!("Token {} is made for {account}{until}.", clean(&new.id));

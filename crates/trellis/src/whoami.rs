@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use trellis_client::WhoAmI;
+use trellis_wire::call::WhoAmI;
 
 use crate::remote::{self, FederationArgs, Format, OutputArgs, SuperlinkArgs, Trouble, clean, print, print_as};
 

@@ -8,10 +8,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::broadcast;
 use trellis_api::{Event, NewRun, Role, Run, RunState, Scalar, State};
-use trellis_client::{ReadLog, Security, SuperLink, Target, Token, Trust};
+use trellis_client::{Security, SuperLink, Target, Trust};
 use trellis_server::{Platform, PlatformSettings, Refusal};
 use trellis_spec::Name;
 use trellis_testing::processes;
+use trellis_wire::call::ReadLog;
+use trellis_wire::token::Token;
 
 /// Far more than anything here takes.
 const LIMIT: Duration = Duration::from_secs(120);

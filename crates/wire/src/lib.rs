@@ -1,4 +1,5 @@
-//! The contract with Flower: its messages, the encoding of its objects, its bundles of apps, its error codes.
+//! The contract with Flower: its messages, the encoding of its objects, its bundles of apps, its error codes; and the calls
+//! that a SuperLink answers beside Flower's ([`call`], [`report`], [`token`]).
 //!
 //! Nothing here knows of stores, clocks or sockets, and no type of this crate is used inside the link core:
 //! front ends translate at the border.
@@ -9,8 +10,11 @@ pub mod proto {
     tonic::include_proto!("flwr.proto");
 }
 
+pub mod call;
 pub mod error_reply;
 pub mod fab;
 pub mod footprint;
 pub mod object;
 pub mod records;
+pub mod report;
+pub mod token;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use trellis_client::{Join, NodeKey, Patience, Security, SuperLink, Target, Trust};
+use trellis_client::{NodeKey, Patience, Security, SuperLink, Target, Trust};
 use trellis_one::gate::{GateError, VmSnapshot};
 use trellis_one::keys;
+use trellis_wire::call::Join;
 
 use super::Agent;
 use super::look::explained;

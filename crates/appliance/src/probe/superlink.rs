@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use trellis_client::fleet::{Fleet, FleetError, FleetOptions};
-use trellis_client::{
-    Error, ListNodes, NodeKey, Patience, RunHistory, Security, SuperLink, Target, Token, WhoAmI, handshake,
-};
+use trellis_client::{Error, NodeKey, Patience, Security, SuperLink, Target, handshake};
 use trellis_core::id::NodeId;
+use trellis_wire::call::{ListNodes, RunHistory, WhoAmI};
+use trellis_wire::token::Token;
 
 use super::Depth;
 use crate::readiness::{Round, Seen};

@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use server::Server;
-use trellis_client::{
-    CreateToken, Done, Error, Join, ListAudit, ListNodes, NodeKey, Patience, RevokeNode, Security, SuperLink, Target,
-    Token, WhoAmI,
-};
+use trellis_client::{Error, NodeKey, Patience, Security, SuperLink, Target};
+use trellis_wire::call::{CreateToken, Done, Join, ListAudit, ListNodes, RevokeNode, WhoAmI};
+use trellis_wire::token::Token;
 
 /// A SuperLink on this machine, called without TLS.
 fn superlink(port: u16, token: Option<&str>) -> SuperLink {

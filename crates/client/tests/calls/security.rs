@@ -2,7 +2,9 @@
 
 use tempfile::tempdir;
 use tokio_rustls::TlsAcceptor;
-use trellis_client::{Distrust, Error, Patience, Security, SuperLink, Target, Token, Trust, WhoAmI};
+use trellis_client::{Distrust, Error, Patience, Security, SuperLink, Target, Trust};
+use trellis_wire::call::WhoAmI;
+use trellis_wire::token::Token;
 
 use crate::authority::Authority;
 use crate::server::Server;

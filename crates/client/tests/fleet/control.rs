@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use prost::Message;
 use trellis_client::fleet::Transport;
-use trellis_client::{Error, LogPart, Patience, Security, SuperLink as Called, Target, Token};
+use trellis_client::{Error, LogPart, Patience, Security, SuperLink as Called, Target};
 use trellis_wire::proto;
+use trellis_wire::token::Token;
 
 use crate::superlink::{Act, Speaks, SuperLink};
 

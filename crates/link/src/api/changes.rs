@@ -3,50 +3,30 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use trellis_core::id::RunId;
 use trellis_core::port::Topic;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_wire::call::{Changed, DEFAULT_WAIT_S, Watch};
 
 use crate::changes::Since;
 use crate::link::{Link, STOPPING};
 
 /// A call is held at most this long, whatever it asks for.
 const MAX_WAIT_S: u64 = 60;
-/// How long it is held that says nothing about it.
-const DEFAULT_WAIT_S: u64 = 25;
 /// Of the finished runs as many are named to somebody who knows nothing.
 const MAX_FINISHED: usize = 100;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Asked {
-    #[serde(default)]
-    after: Option<String>,
-    #[serde(default)]
-    wait_s: Option<u64>,
-}
-
-#[derive(Serialize)]
-pub struct Changed {
-    at: String,
-    runs: Vec<String>,
-    nodes: bool,
-}
-
-impl From<Since> for Changed {
-    fn from(Since { at, runs, nodes }: Since) -> Changed {
-        Changed { at, runs: runs.iter().map(ToString::to_string).collect(), nodes }
-    }
+fn changed(Since { at, runs, nodes }: Since) -> Changed {
+    Changed { at, runs: runs.iter().map(ToString::to_string).collect(), nodes }
 }
 
 /// Held until something changed, or the hold is over.
-pub async fn watch(link: &Link, asked: Asked) -> Result<Changed, Refusal> {
+pub async fn watch(link: &Link, asked: Watch) -> Result<Changed, Refusal> {
     let Some(after) = asked.after else { return everything(link) };
     let hold = Duration::from_secs(asked.wait_s.unwrap_or(DEFAULT_WAIT_S).min(MAX_WAIT_S));
     let look = || {
         let Some(since) = link.changes.since(&after) else { return everything(link).map(Some) };
-        Ok((!since.is_nothing()).then(|| since.into()))
+        Ok((!since.is_nothing()).then(|| changed(since)))
     };
     match link.room.wait(Topic::Changes, hold, hold, look).await? {
         Some(changed) => Ok(changed),
@@ -65,5 +45,5 @@ fn everything(link: &Link) -> Result<Changed, Refusal> {
     finished.sort_unstable_by_key(|run| Reverse(run.finished_at.map(|at| (at * 1e6) as i64)));
     runs.extend(finished.into_iter().take(MAX_FINISHED));
     let runs: Vec<RunId> = runs.into_iter().map(|run| run.id).collect();
-    Ok(Since { at, runs, nodes: true }.into())
+    Ok(changed(Since { at, runs, nodes: true }))
 }

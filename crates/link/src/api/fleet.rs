@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde::{Deserialize, Serialize};
 use trellis_clock::now_s;
 use trellis_core::account::{NOBODY_ID, NOBODY_NAME};
 use trellis_core::fleet::{self, NewReply, Taken};
@@ -14,11 +13,12 @@ use trellis_core::object;
 use trellis_core::port::{Read, Topic, Tx, crash};
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_front::Transport;
+use trellis_wire::call::{AskShard, DescribeNode, Done, NodeShard};
 use trellis_wire::proto::*;
 
 use super::app::session_id;
 use super::random_id;
-use super::trellis::{Nothing, node_id};
+use super::trellis::node_id;
 use crate::convert;
 use crate::dialect::Client;
 use crate::identity::Signature;
@@ -170,19 +170,7 @@ pub async fn send_node_heartbeat(
     Ok(SendNodeHeartbeatResponse { success })
 }
 
-/// What a node says of itself beyond what Flower has words for. What is left out stays as it is.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Description {
-    node_id: String,
-    #[serde(default)]
-    name: Option<String>,
-    /// It takes no new work, and is not to be chosen for any.
-    #[serde(default)]
-    draining: Option<bool>,
-}
-
-pub async fn describe_node(link: &Link, caller: &Caller, said: Description) -> Result<Nothing, Refusal> {
+pub async fn describe_node(link: &Link, caller: &Caller, said: DescribeNode) -> Result<Done, Refusal> {
     let node = caller.is_node(node_id(&said.node_id)?)?;
     if let Some(name) = said.name {
         let (caller, owned) = (caller.clone(), link.supernode_auth);
@@ -198,30 +186,11 @@ pub async fn describe_node(link: &Link, caller: &Caller, said: Description) -> R
         tracing::info!(node = node.0, draining, "a node says whether it takes new work");
         link.nodes_changed();
     }
-    Ok(Nothing {})
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShardQuestion {
-    node_id: String,
-    #[serde(default)]
-    run_id: Option<String>,
-}
-
-/// Without a shard the node's own settings count. Without a total, no control plane assigns shards.
-#[derive(Default, Serialize)]
-pub struct NodeShard {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shard: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    total: Option<u32>,
-    /// It will have one: ask again.
-    pending: bool,
+    Ok(Done {})
 }
 
 /// Tells a node which part of the data it has, in a run. Nodes with a shard of their own do not ask.
-pub async fn node_shard(link: &Link, caller: &Caller, asked: ShardQuestion) -> Result<NodeShard, Refusal> {
+pub async fn node_shard(link: &Link, caller: &Caller, asked: AskShard) -> Result<NodeShard, Refusal> {
     let node = caller.is_node(node_id(&asked.node_id)?)?;
     let no_run = |_| Refusal::new(Kind::Invalid, "the ID of a run is a number");
     let run = asked.run_id.map(|run| run.parse().map(RunId).map_err(no_run)).transpose()?;

@@ -4,20 +4,18 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
-use trellis_client::TrainingReport as Round;
 use trellis_core::id::RunId;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::report::{self, TrainingReport};
+use trellis_wire::call::{Done, History, RunHistory};
+use trellis_wire::report::TrainingReport as Round;
 
 use super::account::Who;
-use super::trellis::Nothing;
 use crate::dialect::app::Caller;
 use crate::link::Link;
 
-/// The largest report. A ServerApp that has more to tell leaves out the details of clients.
-pub const MAX_REPORT_BYTES: u64 = 1 << 20;
 /// Reports in one answer, a little more where a round has more.
 const HISTORY_BYTES: usize = 4 << 20;
 /// Of a text that a report brings, as much is logged.
@@ -63,7 +61,7 @@ impl Finding {
 }
 
 /// Keeps a report in place of an earlier one of the same round and kind, and tells what is new in it.
-pub async fn report_training(link: &Link, caller: &Caller, body: &Bytes) -> Result<Nothing, Refusal> {
+pub async fn report_training(link: &Link, caller: &Caller, body: &Bytes) -> Result<Done, Refusal> {
     let unreadable =
         |why: &dyn std::fmt::Display| Refusal::new(Kind::Invalid, format!("the report cannot be read: {why}"));
     let body = str::from_utf8(body).map_err(|error| unreadable(&error))?;
@@ -73,7 +71,7 @@ pub async fn report_training(link: &Link, caller: &Caller, body: &Bytes) -> Resu
     let before = link.write(move |tx| report::keep(tx, &told)).await?;
     let before = before.and_then(|before| serde_json::from_str(&before.body).ok()).unwrap_or_default();
     tell(link, run, &head, &before);
-    Ok(Nothing {})
+    Ok(Done {})
 }
 
 /// Keeps what was seen of rounds whose ServerApps do not report. Nobody waits for it.
@@ -123,24 +121,8 @@ fn cut(text: &str) -> &str {
     text.char_indices().nth(MAX_LOGGED_CHARS).map_or(text, |(end, _)| &text[..end])
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Asked {
-    run_id: String,
-    /// Rounds up to this one are known already.
-    #[serde(default)]
-    after_round: Option<u64>,
-}
-
-#[derive(Serialize)]
-pub struct History {
-    reports: Vec<Box<RawValue>>,
-    /// Ask again, after the last round of these: there are later ones.
-    more: bool,
-}
-
 /// The reports of a run, by round.
-pub async fn run_history(link: &Link, _: &Who, asked: Asked) -> Result<History, Refusal> {
+pub async fn run_history(link: &Link, _: &Who, asked: RunHistory) -> Result<History, Refusal> {
     let not_found = || Refusal::new(Kind::NotFound, format!("There is no run '{:.40}'.", asked.run_id));
     let run = asked.run_id.parse().map(RunId).map_err(|_| not_found())?;
     let (reports, more) = link.read(|view| {

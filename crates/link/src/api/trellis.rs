@@ -1,19 +1,19 @@
 //! Our own calls, beside Flower's: nodes with the version they speak, join tokens, accounts, the audit log. JSON; ids are
 //! text, since 64 bits do not fit a JSON number.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use trellis_core::access::{self, NewSecret};
 use trellis_core::account::{self, Role};
+use trellis_core::audit;
 use trellis_core::control::{self, NewNode, Reach};
 use trellis_core::fleet::running;
 use trellis_core::id::NodeId;
 use trellis_core::refusal::{Kind, Refusal};
 use trellis_core::secret::SecretId;
-use trellis_core::{Seconds, audit};
 use trellis_digest::{hex, sha256};
+use trellis_wire::call::*;
 
 use super::account::{Who, new_token};
 use super::{random, random_id};
@@ -23,13 +23,9 @@ use crate::log_tail;
 use crate::shards::Assignment;
 use crate::watch::Departure;
 
-/// Audit entries in one answer.
+/// Audit entries in one answer: at most, and unless the question names a number.
 const MAX_ENTRIES: usize = 1000;
-
-/// Asks for nothing, or says nothing.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Nothing {}
+const DEFAULT_ENTRIES: usize = 100;
 
 fn invalid(text: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     Refusal::new(Kind::Invalid, text)
@@ -48,60 +44,19 @@ pub fn fingerprint(key: &[u8]) -> String {
     hex(&sha256(key)[..8])
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReadLog {
-    #[serde(default)]
-    after: Option<String>,
-}
-
-#[derive(Serialize)]
-pub struct LogPart {
-    text: String,
-    next: String,
-}
-
 /// What this SuperLink wrote to its log after a place; without one, the last lines.
-pub async fn read_log(_: &Link, _: &Who, asked: ReadLog) -> Result<LogPart, Refusal> {
+pub async fn read_log(_: &Link, _: &Who, asked: ReadLog) -> Result<LogText, Refusal> {
     let misplaced = |text: &str| invalid(format!("'{text:.40}' is no place in a log: use `next` of the part before"));
     let parse = |text: &String| log_tail::Place::parse(text).ok_or_else(|| misplaced(text));
     let (text, next) = log_tail::after(asked.after.as_ref().map(parse).transpose()?);
-    Ok(LogPart { text, next: next.to_string() })
+    Ok(LogText { text, next: next.to_string() })
 }
 
-#[derive(Serialize)]
-pub struct Nodes {
-    now: Seconds,
-    nodes: Vec<Node>,
-}
-
-#[derive(Serialize)]
-struct Node {
-    id: String,
-    name: String,
-    location: String,
-    status: &'static str,
-    /// It takes no new work.
-    draining: bool,
-    /// It works with the shard that it is assigned.
-    asks_for_shard: bool,
-    client: String,
-    owner: String,
-    registered_at: Seconds,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_activated_at: Option<Seconds>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_deactivated_at: Option<Seconds>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    online_until: Option<Seconds>,
-    key_fingerprint: String,
-}
-
-pub async fn list_nodes(link: &Link, _: &Who, _: Nothing) -> Result<Nodes, Refusal> {
+pub async fn list_nodes(link: &Link, _: &Who, _: ListNodes) -> Result<Nodes, Refusal> {
     let now = link.now();
     let nodes = link.read(|view| view.nodes())?.into_iter().map(|node| Node {
         id: node.id.to_string(),
-        status: node.state().at(now).name(),
+        status: node.state().at(now).name().to_owned(),
         draining: link.draining.has(node.id),
         asks_for_shard: link.shards.asks(node.id),
         registered_at: node.registered_at,
@@ -117,38 +72,21 @@ pub async fn list_nodes(link: &Link, _: &Who, _: Nothing) -> Result<Nodes, Refus
     Ok(Nodes { now, nodes: nodes.collect() })
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NodeName {
-    id: String,
-}
-
-pub async fn revoke_node(link: &Link, who: &Who, request: NodeName) -> Result<Nothing, Refusal> {
+pub async fn revoke_node(link: &Link, who: &Who, request: RevokeNode) -> Result<Done, Refusal> {
     let (node, now, who) = (node_id(&request.id)?, link.now(), who.clone());
     link.write(move |tx| control::unregister_node(tx, node, (&who.id, &who.name), Reach::All, now)).await?;
     link.draining.set(node, false);
     link.shards.forget(node);
     link.watch.node_left(node, Departure::Unregistered);
-    Ok(Nothing {})
+    Ok(Done {})
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewAssignment {
-    total: u32,
-    /// By node; null: there is none for it.
-    shards: HashMap<String, Option<u32>>,
-    left_out: HashSet<String>,
-    #[serde(default)]
-    only: Option<HashSet<String>>,
-}
-
-pub async fn assign_shards(link: &Link, _: &Who, request: NewAssignment) -> Result<Nothing, Refusal> {
+pub async fn assign_shards(link: &Link, _: &Who, request: AssignShards) -> Result<Done, Refusal> {
     if let Some(shard) = request.shards.values().flatten().find(|shard| **shard >= request.total) {
         return Err(invalid(format!("there is no shard {shard} of {}: they are numbered from 0", request.total)));
     }
     let shards = request.shards.iter().map(|(node, shard)| Ok((node_id(node)?, *shard)));
-    let ids = |nodes: HashSet<String>| nodes.iter().map(|node| node_id(node)).collect::<Result<_, Refusal>>();
+    let ids = |nodes: BTreeSet<String>| nodes.iter().map(|node| node_id(node)).collect::<Result<_, Refusal>>();
     let assignment = Assignment {
         total: request.total,
         shards: shards.collect::<Result<_, Refusal>>()?,
@@ -159,46 +97,14 @@ pub async fn assign_shards(link: &Link, _: &Who, request: NewAssignment) -> Resu
         link.shards.assign(assignment, |run| running(view, run).is_err());
         Ok(())
     })?;
-    Ok(Nothing {})
+    Ok(Done {})
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewJoinToken {
-    ttl_s: f64,
-    #[serde(default)]
-    label: String,
-}
-
-#[derive(Serialize)]
-pub struct Issued {
-    id: String,
-    token: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<Seconds>,
-}
-
-pub async fn create_join_token(link: &Link, who: &Who, request: NewJoinToken) -> Result<Issued, Refusal> {
+pub async fn create_join_token(link: &Link, who: &Who, request: CreateJoinToken) -> Result<NewToken, Refusal> {
     let ((token, hash), now, who) = (new_token(), link.now(), who.clone());
     let new = NewSecret { hash, label: request.label, ttl_s: Some(request.ttl_s) };
     let id = link.write(move |tx| access::issue_join(tx, &who.id, &new, now)).await?;
-    Ok(Issued { id: id.to_string(), token, expires_at: Some(now + request.ttl_s) })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Join {
-    token: String,
-    public_key: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    location: String,
-}
-
-#[derive(Serialize)]
-pub struct Joined {
-    node_id: String,
+    Ok(NewToken { id: id.to_string(), token, expires_at: Some(now + request.ttl_s) })
 }
 
 /// A node joins with a one-time token. `key` is the one that signed the call.
@@ -217,23 +123,8 @@ pub async fn join(link: &Link, key: &Bytes, request: Join) -> Result<Joined, Ref
     Ok(Joined { node_id: node.to_string() })
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewAccount {
-    name: String,
-    role: String,
-}
-
-#[derive(Serialize)]
-pub struct Created {
-    id: String,
-    name: String,
-    role: &'static str,
-    token: String,
-}
-
 /// An account and its first token, in one.
-pub async fn create_account(link: &Link, who: &Who, request: NewAccount) -> Result<Created, Refusal> {
+pub async fn create_account(link: &Link, who: &Who, request: CreateAccount) -> Result<NewAccount, Refusal> {
     let (role, (token, hash), id) = (role(&request.role)?, new_token(), hex(&random::<8>()));
     let (by, now) = (who.name.clone(), link.now());
     let account = link
@@ -244,27 +135,13 @@ pub async fn create_account(link: &Link, who: &Who, request: NewAccount) -> Resu
             Ok(account)
         })
         .await?;
-    Ok(Created { role: account.role().name(), id: account.id, name: account.name, token })
+    Ok(NewAccount { role: account.role().name().to_owned(), id: account.id, name: account.name, token })
 }
 
-#[derive(Serialize)]
-pub struct Accounts {
-    accounts: Vec<AccountRow>,
-}
-
-#[derive(Serialize)]
-struct AccountRow {
-    id: String,
-    name: String,
-    role: &'static str,
-    state: &'static str,
-    created_at: Seconds,
-}
-
-pub async fn list_accounts(link: &Link, _: &Who, _: Nothing) -> Result<Accounts, Refusal> {
-    let accounts = link.read(|view| view.accounts())?.into_iter().map(|account| AccountRow {
-        role: account.role().name(),
-        state: account.state().name(),
+pub async fn list_accounts(link: &Link, _: &Who, _: ListAccounts) -> Result<Accounts, Refusal> {
+    let accounts = link.read(|view| view.accounts())?.into_iter().map(|account| Account {
+        role: account.role().name().to_owned(),
+        state: account.state().name().to_owned(),
         created_at: account.created_at,
         id: account.id,
         name: account.name,
@@ -272,76 +149,44 @@ pub async fn list_accounts(link: &Link, _: &Who, _: Nothing) -> Result<Accounts,
     Ok(Accounts { accounts: accounts.collect() })
 }
 
-pub async fn set_role(link: &Link, who: &Who, request: NewAccount) -> Result<Nothing, Refusal> {
+pub async fn set_role(link: &Link, who: &Who, request: SetRole) -> Result<Done, Refusal> {
     let (role, by, now) = (role(&request.role)?, who.name.clone(), link.now());
     link.write(move |tx| account::set_role(tx, &request.name, role, &by, now)).await?;
-    Ok(Nothing {})
+    Ok(Done {})
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AccountName {
-    name: String,
-}
-
-pub async fn disable_account(link: &Link, who: &Who, request: AccountName) -> Result<Nothing, Refusal> {
+pub async fn disable_account(link: &Link, who: &Who, request: DisableAccount) -> Result<Done, Refusal> {
     let (by, now) = (who.name.clone(), link.now());
     link.write(move |tx| account::disable(tx, &request.name, &by, now)).await?;
-    Ok(Nothing {})
+    Ok(Done {})
 }
 
-pub async fn enable_account(link: &Link, who: &Who, request: AccountName) -> Result<Nothing, Refusal> {
+pub async fn enable_account(link: &Link, who: &Who, request: EnableAccount) -> Result<Done, Refusal> {
     let (by, now) = (who.name.clone(), link.now());
     link.write(move |tx| account::enable(tx, &request.name, &by, now)).await?;
-    Ok(Nothing {})
+    Ok(Done {})
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewToken {
-    account: String,
-    #[serde(default)]
-    label: String,
-    #[serde(default)]
-    ttl_s: Option<f64>,
-}
-
-pub async fn create_token(link: &Link, who: &Who, request: NewToken) -> Result<Issued, Refusal> {
+pub async fn create_token(link: &Link, who: &Who, request: CreateToken) -> Result<NewToken, Refusal> {
     let ((token, hash), by, now) = (new_token(), who.name.clone(), link.now());
     let new = NewSecret { hash, label: request.label, ttl_s: request.ttl_s };
     let id = link.write(move |tx| access::issue_access(tx, &request.account, &new, &by, now)).await?;
-    Ok(Issued { id: id.to_string(), token, expires_at: request.ttl_s.map(|ttl_s| now + ttl_s) })
+    Ok(NewToken { id: id.to_string(), token, expires_at: request.ttl_s.map(|ttl_s| now + ttl_s) })
 }
 
-#[derive(Serialize)]
-pub struct Tokens {
-    tokens: Vec<TokenRow>,
-}
-
-#[derive(Serialize)]
-struct TokenRow {
-    id: String,
-    account: String,
-    purpose: &'static str,
-    label: String,
-    created_at: Seconds,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<Seconds>,
-    state: &'static str,
-}
-
-pub async fn list_tokens(link: &Link, _: &Who, _: Nothing) -> Result<Tokens, Refusal> {
+pub async fn list_tokens(link: &Link, _: &Who, _: ListTokens) -> Result<Tokens, Refusal> {
     let now = link.now();
     let tokens = link.read(|view| {
         let name = |id: &str| Ok(view.account(id)?.map_or_else(|| id.to_owned(), |account| account.name));
         view.secrets()?
             .into_iter()
             .map(|secret| {
-                Ok(TokenRow {
+                let state = if secret.has_expired(now) { "expired" } else { secret.state().name() };
+                Ok(TokenEntry {
                     id: secret.id().to_string(),
                     account: name(&secret.account)?,
-                    purpose: secret.purpose.name(),
-                    state: if secret.has_expired(now) { "expired" } else { secret.state().name() },
+                    purpose: secret.purpose.name().to_owned(),
+                    state: state.to_owned(),
                     label: secret.label,
                     created_at: secret.created_at,
                     expires_at: secret.expires_at,
@@ -352,64 +197,27 @@ pub async fn list_tokens(link: &Link, _: &Who, _: Nothing) -> Result<Tokens, Ref
     Ok(Tokens { tokens })
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TokenName {
-    id: String,
-}
-
-pub async fn revoke_token(link: &Link, who: &Who, request: TokenName) -> Result<Nothing, Refusal> {
+pub async fn revoke_token(link: &Link, who: &Who, request: RevokeToken) -> Result<Done, Refusal> {
     let id: SecretId = request.id.parse().map_err(|error| invalid(format!("'{:.40}': {error}", request.id)))?;
     let (by, now) = (who.name.clone(), link.now());
     link.write(move |tx| access::revoke(tx, id, &by, now)).await?;
-    Ok(Nothing {})
+    Ok(Done {})
 }
 
-#[derive(Serialize)]
-pub struct Me {
-    id: String,
-    name: String,
-    role: &'static str,
+pub async fn who_am_i(_: &Link, who: &Who, _: WhoAmI) -> Result<Me, Refusal> {
+    Ok(Me { id: who.id.clone(), name: who.name.clone(), role: who.role.name().to_owned() })
 }
 
-pub async fn who_am_i(_: &Link, who: &Who, _: Nothing) -> Result<Me, Refusal> {
-    Ok(Me { id: who.id.clone(), name: who.name.clone(), role: who.role.name() })
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AuditQuestion {
-    #[serde(default)]
-    after: Option<u64>,
-    #[serde(default)]
-    limit: Option<usize>,
-}
-
-#[derive(Serialize)]
-pub struct Audit {
-    entries: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    seq: u64,
-    at: Seconds,
-    event: &'static str,
-    actor: String,
-    subject: String,
-    detail: String,
-}
-
-pub async fn list_audit(link: &Link, _: &Who, request: AuditQuestion) -> Result<Audit, Refusal> {
-    let limit = request.limit.unwrap_or(100).min(MAX_ENTRIES);
+pub async fn list_audit(link: &Link, _: &Who, request: ListAudit) -> Result<Audit, Refusal> {
+    let limit = request.limit.map_or(DEFAULT_ENTRIES, |limit| limit as usize).min(MAX_ENTRIES);
     let entries = link.read(|view| match request.after {
         Some(after) => view.audit_after(after, limit),
         None => view.audit_newest(limit),
     })?;
-    let entry = |entry: audit::Entry| Entry {
+    let entry = |entry: audit::Entry| AuditEntry {
         seq: entry.seq,
         at: entry.at,
-        event: entry.event.name(),
+        event: entry.event.name().to_owned(),
         actor: entry.actor,
         subject: entry.subject,
         detail: entry.detail,
@@ -417,13 +225,7 @@ pub async fn list_audit(link: &Link, _: &Who, request: AuditQuestion) -> Result<
     Ok(Audit { entries: entries.into_iter().map(entry).collect() })
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoginCode {
-    code: String,
-}
-
-pub async fn approve_login(link: &Link, who: &Who, request: LoginCode) -> Result<Nothing, Refusal> {
+pub async fn approve_login(link: &Link, who: &Who, request: ApproveLogin) -> Result<Done, Refusal> {
     link.logins.approve(&request.code, &who.id, link.now())?;
-    Ok(Nothing {})
+    Ok(Done {})
 }

@@ -10,6 +10,7 @@ use trellis_core::refusal::Refusal;
 use trellis_front::http::kebab;
 use trellis_front::{Answer, Rest, Transport};
 use trellis_wire::proto::{PushAppMessagesRequest, PushTaskMessagesRequest};
+use trellis_wire::report::MAX_REPORT_BYTES;
 
 use super::call::Call;
 use super::objects::{self, Peer};
@@ -498,7 +499,7 @@ pub static ALL: &[Rpc] = &[
     Rpc::new(TRELLIS, "ListAudit", Http, Account(Administer), json!(list_audit)),
     Rpc::new(TRELLIS, "WhoAmI", Http, Account(View), json!(who_am_i)),
     Rpc::new(TRELLIS, "ApproveLogin", Http, Account(View), json!(approve_login)),
-    Rpc::new(TRELLIS, "ReportTraining", Http, App, report_training).at_most(training::MAX_REPORT_BYTES),
+    Rpc::new(TRELLIS, "ReportTraining", Http, App, report_training).at_most(MAX_REPORT_BYTES as u64),
     Rpc::new(TRELLIS, "RunHistory", Http, Account(View), run_history),
     Rpc::new(TRELLIS, "ReadLog", Http, Account(Administer), json!(read_log)),
     Rpc::new(TRELLIS, "Watch", Http, Account(View), watch).held(),

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use trellis_client::{ClientReport, FailedNode, MetricReport, PhaseReport};
 use trellis_core::Seconds;
 use trellis_core::id::NodeId;
+use trellis_wire::report::{ClientReport, FailedNode, MetricReport, PhaseReport};
 
 use super::measure::Said;
 use super::round::{Asked, Mean, Phase};

@@ -8,10 +8,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use trellis_client::TrainingReport;
 use trellis_core::Seconds;
 use trellis_core::id::{MessageId, NodeId, RunId};
 use trellis_core::run::Outcome;
+use trellis_wire::report::TrainingReport;
 
 use super::event::{Event, NodeText};
 use super::facts::Facts;

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trellis_client::{DescribeNode, Error as CallError};
+use trellis_client::Error as CallError;
 use trellis_core::id::NodeId;
+use trellis_wire::call::DescribeNode;
 
 use super::{Engine, shard};
 use crate::error::Error;

@@ -6,8 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trellis_client::{AskShard, Error as CallError, NodeShard};
+use trellis_client::Error as CallError;
 use trellis_core::id::{NodeId, RunId};
+use trellis_wire::call::{AskShard, NodeShard};
 use trellis_wire::proto::{self, scalar::Scalar};
 
 use super::Engine;

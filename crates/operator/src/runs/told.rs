@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use trellis_client::{Error, MetricReport, RunHistory, SuperLink, TrainingReport};
+use trellis_client::{Error, SuperLink};
 use trellis_kube::run::machine::{Phase, SeenRun, Try};
+use trellis_wire::call::RunHistory;
 use trellis_wire::fab::RUN_MARK;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
+use trellis_wire::report::{MetricReport, TrainingReport};
 
 const OVER: &str = "finished";
 
@@ -119,7 +121,7 @@ fn number(phase: &str, key: &str, metric: &MetricReport) -> Option<(String, f64)
 
 #[cfg(test)]
 mod tests {
-    use trellis_client::PhaseReport;
+    use trellis_wire::report::PhaseReport;
 
     use super::*;
 

@@ -8,11 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
-use trellis_client::{Patience, Security, SuperLink, Target, Token, Trust, WhoAmI};
+use trellis_client::{Patience, Security, SuperLink, Target, Trust};
 use trellis_kube::federation::Federation;
 use trellis_operator::trust::enrol::enrol;
 use trellis_operator::trust::{Asked, Outcome, bring_about};
 use trellis_testing::ports::free_port;
+use trellis_wire::call::WhoAmI;
+use trellis_wire::token::Token;
 
 use crate::cluster::{Ward, events, now, spec};
 

@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use trellis_api::Role;
-use trellis_client::Token;
 use trellis_clock::now_ms;
 use trellis_digest::sha256;
 use trellis_files as files;
 use trellis_registry::{NewToken, Registry, RegistryError};
+use trellis_wire::token::Token;
 
 const FILE: &str = "admin.token";
 

@@ -12,7 +12,7 @@ use trellis_wire::proto::scalar::Scalar as Value;
 const OVER: &str = "finished";
 const ONLINE: &str = "online";
 
-pub fn node(node: trellis_client::Node) -> LinkNode {
+pub fn node(node: trellis_wire::call::Node) -> LinkNode {
     let is_online = node.status == ONLINE;
     let since = if is_online { node.last_activated_at } else { node.last_deactivated_at };
     LinkNode {

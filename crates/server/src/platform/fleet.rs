@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use trellis_client::AssignShards;
 use trellis_plan::{Call, Fleet, LinkNode, Selection};
 use trellis_spec::Name;
+use trellis_wire::call::AssignShards;
 
 use super::shared::Shared;
 use super::superlink::superlink;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use trellis_api::LogPart;
-use trellis_client::ReadLog;
 use trellis_plan::ResourceId;
 use trellis_spec::Runtime;
+use trellis_wire::call::ReadLog;
 
 use super::Refusal;
 use super::document::{invalid, wrong};

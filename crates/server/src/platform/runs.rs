@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use trellis_api::{LogPart, NewRun, Run, RunState, TrainingReport, TrainingRounds};
-use trellis_client::{Error, LogStream, RunHistory, SuperLink};
+use trellis_client::{Error, LogStream, SuperLink};
 use trellis_spec::{Name, Runtime};
+use trellis_wire::call::RunHistory;
 
 use super::shared::Shared;
 use super::superlink::{address, refusal, superlink};

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use trellis_api::Connection;
 use trellis_client::fleet::Transport;
-use trellis_client::{Error, Patience, Security, SuperLink, Target, Token, Trust};
+use trellis_client::{Error, Patience, Security, SuperLink, Target, Trust};
 use trellis_spec::{Runtime, Tls};
+use trellis_wire::token::Token;
 
 use super::Refusal;
 use super::sites::Sites;

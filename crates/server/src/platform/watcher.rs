@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use trellis_api::{Event, Run, RunState, Training, TrainingReport};
-use trellis_client::{Error, ListNodes, RunHistory, SuperLink, Watch};
+use trellis_client::{Error, SuperLink};
 use trellis_spec::Name;
+use trellis_wire::call::{ListNodes, RunHistory, Watch};
 use trellis_wire::proto;
 
 use super::convert;
@@ -139,7 +140,7 @@ impl Watcher {
         if after.is_some() {
             tokio::time::sleep(BREATH).await;
         }
-        let changed = match superlink.call(&Watch { after: after.clone(), wait_s: HOLD_S }).await {
+        let changed = match superlink.call(&Watch { after: after.clone(), wait_s: Some(HOLD_S) }).await {
             Err(error) if error.is_unknown_call() => {
                 *watching = Watching::Polled;
                 return Ok(Change::Any);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use trellis_client::app::AppError;
-use trellis_client::{CheckpointReport, TrainingReport};
 use trellis_strategy::health::{Finding, Severity};
+use trellis_wire::report::{CheckpointReport, TrainingReport};
 
 use super::rounds::{Change, Evaluated, Trained};
 use super::{Training, now_s};

@@ -11,16 +11,19 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 use trellis_client::app::App;
-use trellis_client::{RunHistory, Security, SuperLink as Calls, Target, Token, TrainingReport};
+use trellis_client::{Security, SuperLink as Calls, Target};
 use trellis_core::port::Store;
 use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, SandboxSettings};
 use trellis_link::{Addresses, ServeError, State, SuperLink};
 use trellis_models::{Checkpoint, ModelStore};
 use trellis_store_sqlite::{SqliteStore, StateDirectory};
 use trellis_train::{Finished, Options, TrainError};
+use trellis_wire::call::RunHistory;
 use trellis_wire::proto::control_client::ControlClient;
 use trellis_wire::proto::runtime_client::RuntimeClient;
 use trellis_wire::proto::*;
+use trellis_wire::report::TrainingReport;
+use trellis_wire::token::Token;
 
 /// A SuperLink whose state outlives it.
 pub struct Scene {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use trellis_client::Token;
+use trellis_wire::token::Token;
 
 use super::{Change, Done, file};
 

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde::Serialize;
-use trellis_client::{Error, Join, Token};
+use trellis_client::Error;
+use trellis_wire::call::Join;
+use trellis_wire::token::Token;
 
 use super::key::{key_at, machine_name};
 use crate::remote::{self, ConnectionArgs, Format, OutputArgs, Trouble, explain, print, print_as, remark, token_from};

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use trellis_client::RevokeNode;
+use trellis_wire::call::RevokeNode;
 
 use crate::remote::{self, CallerArgs, OfFederationArgs, OutputArgs, Place as _, Trouble, clean, print};
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use trellis_client::CreateJoinToken;
+use trellis_wire::call::CreateJoinToken;
 
 use crate::remote::{self, OutputArgs, SaveArgs, SuperlinkArgs, Trouble, clean, moment, parse_ttl};
 
@@ -41,7 +41,7 @@ pub fn run(args: &TokenArgs) -> ExitCode {
 async fn make(args: &TokenArgs) -> Result<(), Trouble> {
     let superlink = args.caller.superlink().await?;
     let place = args.save.prepare()?;
-    let new = superlink.call(&CreateJoinToken { ttl_s: args.ttl.as_secs(), label: args.label.clone() }).await?;
+    let new = superlink.call(&CreateJoinToken { ttl_s: args.ttl.as_secs_f64(), label: args.label.clone() }).await?;
     let until = new.expires_at.map_or_else(String::new, |time| format!(", until {}", moment(time)));
     let made = format!("Token {} lets one node join{until}.", clean(&new.id));
     place.keep(args.output.format, &made, &new.token, &new);

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use trellis_client::{Security, SuperLink, Target, Token, Trust};
+use trellis_client::{Security, SuperLink, Target, Trust};
+use trellis_wire::token::Token;
 
 use super::federation::{OfFederationArgs, Place};
 use super::output::remark;

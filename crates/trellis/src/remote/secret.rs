@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use trellis_client::Token;
+use trellis_wire::token::Token;
 
 use super::output::{Format, print, print_as, remark};
 use super::trouble::Trouble;

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trellis_api::{CallError, Client, Detail, Problem};
-use trellis_client::{Patience, Security, Target, Token, Trust};
+use trellis_client::{Patience, Security, Target, Trust};
 use trellis_server::Refusal;
+use trellis_wire::token::Token;
 
 use super::secret::token_from;
 use super::trouble::{Trouble, explain};

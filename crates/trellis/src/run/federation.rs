@@ -11,14 +11,16 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use trellis_client::{ListNodes, Security, SuperLink, Target, Token};
+use trellis_client::{Security, SuperLink, Target};
 use trellis_files::private;
 use trellis_link::config::{AppTrust, Config as LinkConfig, Isolation, Keepalive, Limits};
 use trellis_link::{ServeError, SuperLink as Link};
 use trellis_node::config::{self as node, AppMode, Config as NodeConfig, Spare, WarmSettings};
 use trellis_node::objects::PulledObjects;
+use trellis_wire::call::ListNodes;
 use trellis_wire::proto;
 use trellis_wire::proto::scalar::Scalar;
+use trellis_wire::token::Token;
 
 use crate::private_dir;
 use crate::remote::{Trouble, explain};

@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use trellis_client::{Error, RunHistory, SuperLink, TrainingReport, Watch};
+use trellis_client::{Error, SuperLink};
+use trellis_wire::call::{RunHistory, Watch};
+use trellis_wire::report::TrainingReport;
 
 use super::show::{Ended, Show};
 use crate::process::StopSignals;
@@ -178,7 +180,7 @@ impl<'a> Follower<'a> {
 async fn change(superlink: &SuperLink, run: &str, watching: &mut Watching) {
     tokio::time::sleep(PACE).await;
     while let Watching::From(after) = watching {
-        match superlink.call(&Watch { after: after.clone(), wait_s: HOLD_S }).await {
+        match superlink.call(&Watch { after: after.clone(), wait_s: Some(HOLD_S) }).await {
             Ok(changed) => {
                 *after = Some(changed.at);
                 if changed.runs.iter().any(|changed| changed == run) {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write as _};
 
 use serde::Serialize;
 use serde_json::json;
-use trellis_client::{FindingReport, MetricReport, PhaseReport, TrainingReport};
+use trellis_wire::report::{FindingReport, MetricReport, PhaseReport, TrainingReport};
 
 use super::plan::counted;
 use crate::remote::{Format, clean, entry};
@@ -230,7 +230,7 @@ fn finding_lines(finding: &FindingReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use trellis_client::FailedNode;
+    use trellis_wire::report::FailedNode;
 
     use super::*;
 

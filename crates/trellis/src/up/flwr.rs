@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use trellis_api::{Client, Connection};
-use trellis_client::Token;
+use trellis_wire::token::Token;
 
 use crate::flwr_connection::{self, PYPROJECT, Release, Written, app_here, reads_own_file, save_certificates};
 use crate::python::FlwrHere;

@@ -10,9 +10,10 @@ use tokio::sync::oneshot;
 use trellis_clock::now_ms;
 
 use trellis_api::{Client, Role};
-use trellis_client::{Security, Target, Token, Trust};
+use trellis_client::{Security, Target, Trust};
 use trellis_pki::authority::{LEAF_VALIDITY, Order};
 use trellis_pki::{Authority, Endpoint, Files, span::Span};
+use trellis_wire::token::Token;
 
 use super::desk::platform;
 use crate::http::{Bound, Limits, ServeError, ServeSettings};

@@ -1,11 +1,11 @@
-//! The calls a SuperLink answers beside Flower's: name, question and answer of each, as they are on the wire. Times are
+//! The calls a SuperLink answers beside Flower's: name, question and answer of each, in JSON, for both sides. Times are
 //! seconds since 1970; ids are texts, because not every JSON reader has numbers that large.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// A question that has an answer.
@@ -55,7 +55,8 @@ calls! {
     ReadLog = "read-log" -> LogText;
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ListNodes {}
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -91,14 +92,18 @@ pub struct Node {
     pub key_fingerprint: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RevokeNode {
     pub id: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CreateJoinToken {
-    pub ttl_s: u64,
+    #[serde(serialize_with = "seconds")]
+    pub ttl_s: f64,
+    #[serde(default)]
     pub label: String,
 }
 
@@ -112,12 +117,15 @@ pub struct NewToken {
 }
 
 /// A node asks to be known. The join token is the proof that it may; the call must be signed with the key.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Join {
     pub token: String,
     /// PEM, as the node will send it with every call.
     pub public_key: String,
+    #[serde(default)]
     pub name: String,
+    #[serde(default)]
     pub location: String,
 }
 
@@ -127,31 +135,33 @@ pub struct Joined {
 }
 
 /// What a node says of itself beyond Flower's own calls; the call must be signed with its key. What is left out stays.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DescribeNode {
     pub node_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// It takes no new work, and is not to be chosen for any. Forgotten when the SuperLink or the node starts anew.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining: Option<bool>,
 }
 
 /// A node asks which part of the data it has, in a run; the call must be signed with its key. A node with a shard of its own
 /// does not ask.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AskShard {
     pub node_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
 }
 
 /// Without a shard the node's own settings count. Without a total, no control plane assigns shards.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeShard {
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<u32>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
     /// It will have one: ask again.
     #[serde(default)]
@@ -159,7 +169,8 @@ pub struct NodeShard {
 }
 
 /// Replaces the assignment of shards, which a SuperLink forgets when it starts anew.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct AssignShards {
     pub total: u32,
     /// Of nodes that ask, by id; `None`: there is none for it.
@@ -167,33 +178,16 @@ pub struct AssignShards {
     /// Nodes that runs must not select.
     pub left_out: BTreeSet<String>,
     /// Runs must select no others than these.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<BTreeSet<String>>,
 }
 
-/// What an account may do: each role may do all that the ones before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    Viewer,
-    Runner,
-    Admin,
-}
-
-impl Role {
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Viewer => "viewer",
-            Role::Runner => "runner",
-            Role::Admin => "admin",
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CreateAccount {
     pub name: String,
-    pub role: Role,
+    /// `viewer`, `runner` or `admin`: each may do all that the ones before it may.
+    pub role: String,
 }
 
 /// With its first token, which is told once.
@@ -205,7 +199,8 @@ pub struct NewAccount {
     pub token: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ListAccounts {}
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -223,31 +218,52 @@ pub struct Account {
     pub created_at: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SetRole {
     pub name: String,
-    pub role: Role,
+    pub role: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DisableAccount {
     pub name: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct EnableAccount {
     pub name: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CreateToken {
     pub account: String,
+    #[serde(default)]
     pub label: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttl_s: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "some_seconds")]
+    pub ttl_s: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+/// Whole seconds are written as a whole number.
+fn seconds<S: Serializer>(seconds: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    match *seconds as u64 {
+        whole if whole as f64 == *seconds => serializer.serialize_u64(whole),
+        _ => serializer.serialize_f64(*seconds),
+    }
+}
+
+fn some_seconds<S: Serializer>(some: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match some {
+        Some(some) => seconds(some, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ListTokens {}
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -270,12 +286,14 @@ pub struct TokenEntry {
     pub state: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RevokeToken {
     pub id: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WhoAmI {}
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -286,11 +304,13 @@ pub struct Me {
 }
 
 /// Entries after the number `after`; without one, the newest. Oldest first in both cases.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ListAudit {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    pub limit: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -309,16 +329,18 @@ pub struct AuditEntry {
 }
 
 /// Lets a `flwr login` that waits go on as the account that approves it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ApproveLogin {
     pub code: String,
 }
 
 /// What the ServerApp of a native run told of its rounds, after the round `after_round`; without one, from the beginning.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunHistory {
     pub run_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_round: Option<u64>,
 }
 
@@ -331,9 +353,10 @@ pub struct History {
 }
 
 /// What the SuperLink wrote to its log after a place, the `next` of an earlier answer; without one, the last lines.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReadLog {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
@@ -344,13 +367,18 @@ pub struct LogText {
     pub next: String,
 }
 
+/// How long a watch is held that says nothing about it.
+pub const DEFAULT_WAIT_S: u64 = 25;
+
 /// What changed after `after`, the `at` of an earlier answer. Held for `wait_s` (60 at most) while there is nothing to tell.
 /// Without `after`, and where that is too long ago: what there is, at once.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Watch {
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    pub wait_s: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_s: Option<u64>,
 }
 
 impl Call for Watch {
@@ -358,7 +386,7 @@ impl Call for Watch {
     type Answer = Changed;
 
     fn hold(&self) -> Duration {
-        Duration::from_secs(self.wait_s)
+        Duration::from_secs(self.wait_s.unwrap_or(DEFAULT_WAIT_S))
     }
 }
 
