@@ -8,7 +8,7 @@ pub use trellis_front::Keepalive;
 pub use trellis_sandbox::Settings as SandboxSettings;
 
 /// Everything a SuperLink needs to know.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     /// `host:port` of the Control API (the `flwr` command line).
     pub control_address: String,
@@ -48,7 +48,6 @@ pub struct Config {
     pub admin_token: Option<PathBuf>,
     /// What runs begin with, in place of what their apps bring along.
     pub run_defaults: trellis_wire::fab::Config,
-    /// Where the state is kept.
     /// Nodes must be registered through the Control API first.
     pub supernode_auth: bool,
     pub keepalive: Keepalive,
@@ -71,9 +70,10 @@ pub struct NativeApp {
     pub models: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
     /// The SuperLink starts one ServerApp process for each run.
+    #[default]
     Subprocess,
     /// A separate `flower-superexec` asks for runs and starts them.
     Process,

@@ -1,7 +1,7 @@
 //! What a SuperNode must be told. Checked by whoever fills it in; here nothing is parsed.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +37,33 @@ pub struct Config {
     pub limits: Limits,
 }
 
+impl Config {
+    /// A node of this SuperLink with the default settings, and with its state in a directory.
+    pub fn new(superlink: Target, state_dir: PathBuf) -> Config {
+        Config {
+            superlink,
+            transport: TransportChoice::Auto,
+            keepalive: Keepalive::default(),
+            retry: Retry {
+                max_retries: None,
+                max_wait: None,
+                backoff: Backoff::Exponential { first: FIRST_BACKOFF, cap: MAX_BACKOFF },
+            },
+            state_dir,
+            temporary: None,
+            key: None,
+            name: None,
+            node_config: BTreeMap::new(),
+            apps: Apps::default(),
+            resources: Resources::default(),
+            trusted_entities: BTreeMap::new(),
+            health_address: None,
+            metrics_address: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportChoice {
     /// Found out at each connection.
@@ -53,6 +80,18 @@ pub struct Keepalive {
     /// Without an answer for so long the connection is given up.
     pub timeout: Duration,
 }
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self { interval: Some(Duration::from_secs(30)), timeout: Duration::from_secs(20) }
+    }
+}
+
+/// Default of the first pause between retries.
+pub const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// Default of the longest pause. Below the 60 s after which a SuperLink counts a silent node as gone: one that comes back
+/// is found in time.
+pub const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// How a link that does not work is tried again.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -87,6 +126,23 @@ pub struct Apps {
     pub superexec_secret: Option<PathBuf>,
 }
 
+impl Default for Apps {
+    fn default() -> Self {
+        Self {
+            mode: AppMode::Warm(WarmSettings::default()),
+            max_concurrent: 1,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            python: "python3".into(),
+            python_required: false,
+            flwr_home: None,
+            timeout: None,
+            allow_dependency_installation: false,
+            sandbox: trellis_sandbox::Settings::default(),
+            superexec_secret: None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum AppMode {
     /// Python workers that load an app once (subprocess isolation, the default).
@@ -110,6 +166,12 @@ pub struct WarmSettings {
     pub spare: Spare,
 }
 
+impl Default for WarmSettings {
+    fn default() -> Self {
+        Self { idle: Duration::from_secs(600), recycle_bytes: None, max_idle: 2, spare: Spare::EveryRun }
+    }
+}
+
 /// An interpreter that is ready before a run needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spare {
@@ -120,7 +182,7 @@ pub enum Spare {
 }
 
 /// What apps may use of the machine.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resources {
     pub gpus: Gpus,
     /// A GPU that was asked for is missing: refuse to start, or go on without.
@@ -133,9 +195,10 @@ pub struct Resources {
     pub app_memory_bytes: Option<u64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Gpus {
     /// As the environment of the node says.
+    #[default]
     Unset,
     None,
     All,
@@ -144,8 +207,9 @@ pub enum Gpus {
     These(Vec<String>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WhenMissing {
+    #[default]
     Warn,
     Refuse,
 }
@@ -160,4 +224,11 @@ pub struct Limits {
     pub parallel_objects: usize,
     /// Bytes of objects a second, each way; `None`: no limit.
     pub bandwidth: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        // Flower refuses bundles above 10 MiB; unpacked they are text.
+        Self { disk_bytes: 20 << 30, app_bytes: 256 << 20, parallel_objects: 8, bandwidth: None }
+    }
 }

@@ -13,7 +13,7 @@ mod watch;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::config::{Gpus, Resources, WhenMissing};
+use crate::config::Resources;
 use cgroup::{AppCgroup, Parent};
 use watch::Watch;
 
@@ -42,13 +42,7 @@ impl Confinement {
 
     /// No limits, and the GPUs that the node itself sees.
     pub fn none() -> Confinement {
-        let resources = Resources {
-            gpus: Gpus::Unset,
-            gpu_missing: WhenMissing::Warn,
-            gpu_memory_fraction: None,
-            app_cpus: None,
-            app_memory_bytes: None,
-        };
+        let resources = Resources::default();
         let plan = decide(&resources.gpus, resources.gpu_missing, &[], None).expect("nothing is asked for");
         Confinement::new(&resources, plan, 1).0
     }

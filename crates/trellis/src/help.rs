@@ -1,6 +1,7 @@
 //! How `--help` looks: commands in groups, and texts that are wrapped once, to the width of the terminal.
 
 use std::fmt::Write as _;
+use std::process::ExitCode;
 
 use clap::Command;
 use clap::builder::StyledStr;
@@ -22,6 +23,12 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Programs", &["server", "superlink", "supernode", "operator", "appliance", "image"]),
     ("This machine", &["doctor", "schema", "version", "completions"]),
 ];
+
+/// Prints clap's help, version or refusal.
+pub fn show(message: &clap::Error) -> ExitCode {
+    let _ = message.print();
+    ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(1))
+}
 
 /// The command with its help, as wide as the terminal.
 pub fn arranged(command: Command) -> Command {
@@ -130,9 +137,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
+    use crate::commands::declared;
 
     #[test]
     fn a_text_is_wrapped_once() {
@@ -179,8 +185,8 @@ codes: 0 it is so.
     #[test]
     fn no_text_is_broken_again_by_the_terminal() {
         for width in [60, 80, 110] {
-            let written = crate::Trellis::command();
-            let command = fitted(crate::Trellis::command(), width);
+            let written = declared();
+            let command = fitted(declared(), width);
             check(&command, width, "");
             let words = |text: Option<&StyledStr>| {
                 text.map(|text| text.to_string().split_whitespace().map(str::to_owned).collect::<Vec<_>>())
@@ -191,7 +197,7 @@ codes: 0 it is so.
 
     #[test]
     fn every_command_is_in_one_group_of_the_help() {
-        let mut command = arranged_for(crate::Trellis::command(), 80);
+        let mut command = arranged_for(declared(), 80);
         let grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         for known in command.get_subcommands().filter(|known| !known.is_hide_set()) {
             let name = known.get_name();
@@ -218,7 +224,7 @@ codes: 0 it is so.
             subcommands.for_each(|command| leaves(command, &path, missing));
         }
         let mut missing = Vec::new();
-        let command = crate::Trellis::command();
+        let command = declared();
         let known =
             command.get_subcommands().filter(|known| !known.is_hide_set() && !OTHERS.contains(&known.get_name()));
         known.for_each(|command| leaves(command, "trellis", &mut missing));
@@ -231,7 +237,7 @@ codes: 0 it is so.
             "up", "down", "delete", "status", "top", "scale", "nodes", "connect", "run", "runs", "logs", "stop",
             "whoami", "audit",
         ] {
-            let command = crate::Trellis::command();
+            let command = declared();
             let found = command.find_subcommand(name).expect(name);
             let flag = found.get_arguments().find(|arg| arg.get_long() == Some("federation")).expect(name);
             assert_eq!(flag.get_env(), Some("TRELLIS_FEDERATION".as_ref()), "{name}");

@@ -15,7 +15,7 @@ use crate::private_dir::{self, ClaimError};
 
 const VARIABLE: &str = "TRELLIS_HOME";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Home {
     directory: PathBuf,
 }

@@ -35,6 +35,12 @@ pub struct LogSettings {
     pub file: Option<LogFileSettings>,
 }
 
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: "info".to_owned(), file: None }
+    }
+}
+
 /// The level meant by a word, Flower's words included.
 pub fn plain_level(word: &str) -> Option<&'static str> {
     Some(match word.to_lowercase().as_str() {

@@ -1,8 +1,8 @@
 //! `trellis server`: from arguments to a control plane that serves. Wiring only: what flags mean is decided in `check`, what a
 //! server does in `trellis_server`.
 
-mod args;
 mod check;
+mod table;
 
 use std::ffi::OsString;
 use std::io;
@@ -11,9 +11,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use args::SERVER;
-pub use args::ServeArgs;
 use check::{Checked, check};
+pub use table::SERVER;
 use tokio::runtime::Builder;
 use trellis_server::{
     Bound, Limits, Platform, PlatformSettings, ServeError, ServeSettings, SimulatedSites, SiteDrivers,
@@ -24,7 +23,7 @@ use crate::keep;
 use crate::process::{OWN_PROGRAM, StopSignals, raise_open_file_limit, take_memory_as_needed};
 use crate::service;
 use crate::settings::here::{self, complain};
-use crate::settings::{Flags, RawArgs, problem};
+use crate::settings::{Flags, problem};
 
 const CALLED: &str = "trellis server";
 const REFUSED: u8 = 2;
@@ -48,12 +47,11 @@ enum StartError {
 
 /// Runs the sub-command; `arguments` come after its name.
 pub fn run(arguments: &[OsString]) -> ExitCode {
-    let flags = Flags::new::<ServeArgs>(CALLED, &SERVER);
-    let raw: RawArgs<ServeArgs> = match here::read(&flags, arguments) {
-        Ok(raw) => raw,
+    let given = match here::read(&Flags::new(CALLED, &SERVER), arguments) {
+        Ok(given) => given,
         Err(shown) => return shown,
     };
-    match here::with_surroundings(|around| check(&raw, around)) {
+    match here::with_surroundings(|around| check(&given, around)) {
         Err(problems) => {
             complain(&problem::report(CALLED, &problems));
             ExitCode::from(REFUSED)

@@ -1,18 +1,16 @@
 //! `trellis superlink`: from arguments to a running SuperLink. Wiring only: what flags mean is decided in `check`, what
 //! a SuperLink does in `trellis_link`.
 
-mod args;
 mod check;
-mod print;
 mod state;
+mod table;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use args::SUPERLINK;
-pub use args::SuperlinkArgs;
 use check::{Checked, check};
 pub use state::StateLocation;
+pub use table::SUPERLINK;
 use tokio::runtime::Builder;
 use trellis_core::port::crash;
 use trellis_link::config::Config;
@@ -21,8 +19,8 @@ use trellis_link::serve;
 use crate::private_dir;
 use crate::process::{StopSignals, raise_open_file_limit};
 use crate::service;
-use crate::settings::here::{self, complain, print};
-use crate::settings::{Flags, RawArgs, problem};
+use crate::settings::here::{self, complain};
+use crate::settings::{Flags, print, problem};
 
 const REFUSED: u8 = 2;
 /// The answer of `--check-state` when it has none.
@@ -30,23 +28,22 @@ const OTHER_TROUBLE: u8 = 255;
 
 /// Runs the sub-command; `called` is how the user called it, `arguments` come after that.
 pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
-    let flags = Flags::new::<SuperlinkArgs>(called, &SUPERLINK);
-    let raw: RawArgs<SuperlinkArgs> = match here::read(&flags, arguments) {
-        Ok(raw) => raw,
+    let given = match here::read(&Flags::new(called, &SUPERLINK), arguments) {
+        Ok(given) => given,
         Err(shown) => return shown,
     };
-    if raw.args.inspection.list_crash_points {
-        return print(&crash::POINTS.iter().map(|name| format!("{name}\n")).collect::<String>());
+    if given.is_on("list-crash-points") {
+        return here::print(&crash::POINTS.iter().map(|name| format!("{name}\n")).collect::<String>());
     }
-    let (checking, printing) = (raw.args.inspection.check_state, raw.args.inspection.config.print_config);
-    match here::with_surroundings(|around| check(&raw, around)) {
+    let (checking, printing) = (given.is_on("check-state"), given.is_on("print-config"));
+    match here::with_surroundings(|around| check(&given, around)) {
         Err(problems) => {
             complain(&problem::report(called, &problems));
             ExitCode::from(if checking { OTHER_TROUBLE } else { REFUSED })
         }
         Ok(checked) if printing => {
             checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
-            print(&print::config_file(&checked, &raw.sources))
+            here::print(&print::config_file(&SUPERLINK, &print::rows(&SUPERLINK, &checked), &given))
         }
         Ok(checked) if checking => checked.state.tell(),
         Ok(checked) => start(checked),

@@ -1,13 +1,12 @@
 //! `trellis supernode`: from arguments to a running SuperNode. Wiring only: what flags mean is decided in `check`, what a
 //! SuperNode does in `trellis_node`.
 
-mod args;
 mod check;
 mod drain;
 mod join;
 mod node_config;
-mod print;
 mod status;
+mod table;
 mod trusted_entities;
 
 use std::ffi::OsString;
@@ -15,21 +14,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-pub use args::SupernodeArgs;
-use args::{Question, SUPERNODE};
 use check::{Checked, Machine, Zero, check};
+use clap::FromArgMatches as _;
+use table::Question;
+pub use table::SUPERNODE;
 use tempfile::TempDir;
 use tokio::runtime::Builder;
 use trellis_client::{NodeKey, Trust};
 use trellis_node::config::{AppMode, Config};
 
+use crate::help;
 use crate::private_dir;
 use crate::process::{StopSignals, take_memory_as_needed};
 use crate::remote::explain;
 use crate::service;
-use crate::settings::here::{self, complain, print};
+use crate::settings::here::{self, complain};
 use crate::settings::problem::Source;
-use crate::settings::{Checker, Flags, Problem, RawArgs, Surroundings, problem};
+use crate::settings::{Flags, Given, Problem, Surroundings, print, problem};
 
 const REFUSED: u8 = 2;
 /// By this name the program means by 0 what Flower means by it.
@@ -48,28 +49,28 @@ pub fn run(called: &str, arguments: &[OsString]) -> ExitCode {
 /// What a node is to be started with, unless something else was asked for, and done. Flags and their texts are forgotten
 /// with it.
 fn prepare(called: &str, arguments: &[OsString]) -> Result<Checked, ExitCode> {
-    let flags = Flags::new::<SupernodeArgs>(called, &SUPERNODE);
+    let flags = Flags::new(called, &SUPERNODE);
     if arguments.first().is_some_and(|first| first == "status" || first == "drain") {
         return Err(ask_running(called, &flags, arguments));
     }
-    let raw = here::read::<SupernodeArgs>(&flags, arguments)?;
-    let scratch = scratch(&raw).map_err(|error| {
+    let given = here::read(&flags, arguments)?;
+    let scratch = scratch(&given).map_err(|error| {
         complain(&format!("{called}: no temporary directory can be made: {error}\n  to do: set TMPDIR\n"));
         ExitCode::FAILURE
     })?;
-    let raw = with_bundle(raw, &flags, arguments, scratch.as_ref())?;
+    let given = with_bundle(given, &flags, arguments, scratch.as_ref())?;
     let as_if_kept = |text: String| match &scratch {
         Some(scratch) => scratch.as_if_kept(&text),
         None => text,
     };
     let zero = if called == FLOWERS_NAME { Zero::Never } else { Zero::Unlimited };
-    let checked = check_here(&raw, zero).map_err(|problems| {
+    let checked = check_here(&given, zero).map_err(|problems| {
         complain(&as_if_kept(problem::report(called, &problems)));
         ExitCode::from(REFUSED)
     })?;
-    if raw.args.inspection.print_config {
+    if given.is_on("print-config") {
         checked.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}\n")));
-        return Err(print(&as_if_kept(print::config_file(&checked, &raw.sources))));
+        return Err(here::print(&as_if_kept(print::config_file(&SUPERNODE, &table::rows(&checked), &given))));
     }
     Ok(checked)
 }
@@ -89,21 +90,21 @@ impl Scratch {
 }
 
 /// `None` if a node is started, or without `--join`.
-fn scratch(raw: &RawArgs<SupernodeArgs>) -> io::Result<Option<Scratch>> {
-    let place = here::with_surroundings(|around| bundle_place(raw, around));
-    let Some((_, state_dir)) = place.filter(|_| raw.args.inspection.print_config) else { return Ok(None) };
+fn scratch(given: &Given) -> io::Result<Option<Scratch>> {
+    let place = here::with_surroundings(|around| bundle_place(given, around));
+    let Some((_, state_dir)) = place.filter(|_| given.is_on("print-config")) else { return Ok(None) };
     Ok(Some(Scratch { directory: tempfile::tempdir()?, kept: state_dir.join(join::DIRECTORY) }))
 }
 
 /// What `--join` brings, below what is said beside it.
 fn with_bundle(
-    mut raw: RawArgs<SupernodeArgs>,
+    mut given: Given,
     flags: &Flags,
     arguments: &[OsString],
     scratch: Option<&Scratch>,
-) -> Result<RawArgs<SupernodeArgs>, ExitCode> {
-    let place = here::with_surroundings(|around| bundle_place(&raw, around));
-    let Some((path, state_dir)) = place else { return Ok(raw) };
+) -> Result<Given, ExitCode> {
+    let place = here::with_surroundings(|around| bundle_place(&given, around));
+    let Some((path, state_dir)) = place else { return Ok(given) };
     let directory =
         scratch.map_or_else(|| state_dir.join(join::DIRECTORY), |scratch| scratch.directory.path().to_owned());
     // A missing directory is created with the first entry. The owner of an existing one could read the key of the node.
@@ -112,41 +113,35 @@ fn with_bundle(
             .map_err(|error| vec![(error.to_string(), "name another directory with --state-dir".to_owned())]),
         false => Ok(()),
     };
-    match claimed.and_then(|()| join::settings(&path, raw.args.identity.node.as_deref(), &directory)) {
+    match claimed.and_then(|()| join::settings(&path, given.text("node"), &directory)) {
         Ok(base) => here::read_over(Some(&base), flags, arguments),
         Err(problems) => {
-            let place = raw.sources.get("join").unwrap_or(&Source::Default).locate("join");
-            raw.problems.extend(problems.into_iter().map(|(what, to_do)| Problem::new(what, &*place, to_do)));
-            raw.incomplete = true;
-            Ok(raw)
+            let place = given.source("join").unwrap_or(&Source::Default).locate("join");
+            given.problems.extend(problems.into_iter().map(|(what, to_do)| Problem::new(what, &*place, to_do)));
+            given.incomplete = true;
+            Ok(given)
         }
     }
 }
 
 /// The path that `--join` names, and the state directory. `None` without a state directory; the checks report that.
-fn bundle_place(raw: &RawArgs<SupernodeArgs>, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
-    let checker = Checker::new(raw, around);
-    let path = checker.resolve("join", raw.args.identity.join.as_deref()?);
-    let given = raw.args.identity.state_dir.as_deref().map(|given| checker.resolve("state-dir", given));
-    Some((path, given.or_else(|| checker.default_state_dir("supernode"))?))
+fn bundle_place(given: &Given, around: &Surroundings<'_>) -> Option<(PathBuf, PathBuf)> {
+    let path = around.resolve(given, "join")?;
+    Some((path, around.resolve(given, "state-dir").or_else(|| around.default_state_dir("supernode"))?))
 }
 
 /// Lets clap read what follows: what is asked of a running node has few flags, and no configuration file.
 fn ask_running(called: &str, flags: &Flags, arguments: &[OsString]) -> ExitCode {
     let words = arguments.iter().map(|argument| argument.to_string_lossy().into_owned());
-    let question = match flags.parse::<SupernodeArgs>(words) {
-        Ok(SupernodeArgs { question: Some(question), .. }) => question,
-        Ok(_) => return ExitCode::from(REFUSED),
-        Err(message) => return crate::show(Some(message)),
+    let question = match flags.parse(words).and_then(|matches| Question::from_arg_matches(&matches)) {
+        Ok(question) => question,
+        Err(message) => return help::show(&message),
     };
     let (word, given) = match &question {
         Question::Status(asked) => ("status", asked.state_dir.clone()),
         Question::Drain(asked) => ("drain", asked.state_dir.clone()),
     };
-    let by_default = || {
-        let nothing: RawArgs<()> = RawArgs::default();
-        here::with_surroundings(|around| Checker::new(&nothing, around).default_state_dir("supernode"))
-    };
+    let by_default = || here::with_surroundings(|around| around.default_state_dir("supernode"));
     let Some(state_dir) = given.filter(|path| !path.as_os_str().is_empty()).or_else(by_default) else {
         complain(&format!("{called} {word}: neither HOME nor XDG_STATE_HOME is set\n  to do: give --state-dir\n"));
         return ExitCode::from(REFUSED);
@@ -159,7 +154,7 @@ fn ask_running(called: &str, flags: &Flags, arguments: &[OsString]) -> ExitCode 
 }
 
 /// Checks with the real world around.
-fn check_here(raw: &RawArgs<SupernodeArgs>, zero: Zero) -> Result<Checked, Vec<Problem>> {
+fn check_here(given: &Given, zero: Zero) -> Result<Checked, Vec<Problem>> {
     let trust = |bundle: Option<&Path>| match bundle {
         Some(path) => Trust::bundle(path).map_err(|error| explain(&error)),
         None => Trust::system().map_err(|error| explain(&error)),
@@ -173,7 +168,7 @@ fn check_here(raw: &RawArgs<SupernodeArgs>, zero: Zero) -> Result<Checked, Vec<P
             native: &|name, settings| trellis_native::builtin(name, settings).err().unwrap_or_default(),
             python: &python,
         };
-        check(raw, zero, &machine)
+        check(given, zero, &machine)
     })
 }
 
@@ -209,8 +204,8 @@ async fn serve_until_stopped(config: Config) -> service::Outcome {
         version = %env!("CARGO_PKG_VERSION"),
         superlink = %endpoint(&config),
         state = %config.state_dir.display(),
-        retries = %print::max_retries(config.retry.max_retries),
-        max_wait = %print::max_wait(config.retry.max_wait),
+        retries = %check::max_retries(config.retry.max_retries),
+        max_wait = %check::max_wait(config.retry.max_wait),
         apps,
         "starting SuperNode"
     );

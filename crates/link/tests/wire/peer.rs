@@ -16,7 +16,7 @@ use tonic::Request;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use trellis_core::port::Store;
-use trellis_link::config::{AppTrust, Config, Isolation, Keepalive, Limits, SandboxSettings};
+use trellis_link::config::{Config, Isolation, Limits, SandboxSettings};
 use trellis_link::{Addresses, Directory, ServeError, State, SuperLink};
 use trellis_store_memory::MemoryStore;
 use trellis_store_sqlite::{OpenError, SqliteStore, StateDirectory};
@@ -40,24 +40,11 @@ pub fn config(limits: Limits) -> Config {
         fleet_address: any.clone(),
         serverappio_address: any.clone(),
         http_address: any.clone(),
-        metrics_address: None,
         health_address: Some(any),
-        tls: None,
-        endpoints: Vec::new(),
-        allowed_hosts: Vec::new(),
-        accounts: false,
         isolation: Isolation::Process,
-        python: None,
-        dependency_installation: false,
         sandbox: SandboxSettings::off(),
-        native_app: None,
-        superexec_secret: None,
-        app_trust: AppTrust::User,
-        admin_token: None,
-        run_defaults: Default::default(),
-        supernode_auth: false,
-        keepalive: Keepalive::default(),
         limits,
+        ..Config::default()
     }
 }
 

@@ -10,7 +10,7 @@ use super::{PlaceArgs, trouble};
 use crate::home::Home;
 use crate::prefix::{Found, find, too_short};
 use crate::remote::Trouble;
-use crate::settings::{Checker, RawArgs, here};
+use crate::settings::here;
 
 /// In the state directory of a SuperLink.
 const MODELS: &str = "models";
@@ -40,8 +40,7 @@ impl Shelves {
             });
         }
         let home = Home::find(None).map(|home| home.models());
-        let nothing: RawArgs<()> = RawArgs::default();
-        let by_hand = here::with_surroundings(|around| Checker::new(&nothing, around).default_state_dir("superlink"));
+        let by_hand = here::with_surroundings(|around| around.default_state_dir("superlink"));
         let by_hand = by_hand.map(|state_dir| state_dir.join(MODELS));
         let place = home.as_ref().or(by_hand.as_ref()).map(|path| path.display().to_string());
         let place = place.ok_or_else(|| {

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use trellis_client::{Security, SuperLink, Target};
 use trellis_files::private;
-use trellis_link::config::{AppTrust, Config as LinkConfig, Isolation, Keepalive, Limits};
+use trellis_link::config::{Config as LinkConfig, Isolation};
 use trellis_link::{ServeError, SuperLink as Link};
 use trellis_node::config::{self as node, AppMode, Config as NodeConfig, Spare, WarmSettings};
 use trellis_node::objects::PulledObjects;
@@ -29,11 +28,6 @@ use crate::superlink::StateLocation;
 const ANY_PORT: &str = "127.0.0.1:0";
 /// File in the directory of the SuperLink, under the name that the SuperLink uses for a generated token.
 const ADMIN_TOKEN: &str = "admin.token";
-/// For messages, replies and their objects of one node.
-const DISK_BYTES: u64 = 20 << 30;
-/// One bundle of an app, unpacked.
-const APP_BYTES: u64 = 256 << 20;
-const PARALLEL_OBJECTS: usize = 8;
 /// Between looks at who is online.
 const GLANCE: Duration = Duration::from_millis(20);
 /// Longer than a run pauses between two rounds.
@@ -181,26 +175,14 @@ fn link_config(wanted: &Wanted, directory: &Path) -> LinkConfig {
         fleet_address: address(),
         serverappio_address: address(),
         http_address: address(),
-        metrics_address: None,
-        health_address: None,
-        tls: None,
-        endpoints: Vec::new(),
-        allowed_hosts: Vec::new(),
         // Other users of this machine can reach the ports, too.
         accounts: true,
+        // This process takes native runs.
         isolation: if wanted.python_server_app { Isolation::Subprocess } else { Isolation::Process },
         python: wanted.python.clone(),
-        dependency_installation: false,
         sandbox: own_apps(),
-        // This process takes the run.
-        native_app: None,
-        superexec_secret: None,
-        app_trust: AppTrust::User,
         admin_token: Some(directory.join(ADMIN_TOKEN)),
-        run_defaults: Default::default(),
-        supernode_auth: false,
-        keepalive: Keepalive::default(),
-        limits: Limits::default(),
+        ..LinkConfig::default()
     }
 }
 
@@ -214,7 +196,6 @@ fn node_config(
     let number = |number: usize| proto::Scalar { scalar: Some(Scalar::Sint64(number as i64)) };
     let partition = [("partition-id", number(index)), ("num-partitions", number(wanted.nodes))];
     NodeConfig {
-        superlink,
         transport: node::TransportChoice::Http,
         keepalive: node::Keepalive { interval: Some(PING), timeout: PING },
         retry: node::Retry {
@@ -222,28 +203,11 @@ fn node_config(
             max_wait: None,
             backoff: node::Backoff::Fixed(Duration::from_millis(100)),
         },
-        state_dir: directory.join(format!("supernode-{index}")),
         temporary: pulled,
-        key: None,
         name: Some(format!("node-{index}")),
         node_config: partition.map(|(key, value)| (key.to_owned(), value)).into(),
         apps: apps(wanted),
-        resources: node::Resources {
-            gpus: node::Gpus::Unset,
-            gpu_missing: node::WhenMissing::Warn,
-            gpu_memory_fraction: None,
-            app_cpus: None,
-            app_memory_bytes: None,
-        },
-        trusted_entities: BTreeMap::new(),
-        health_address: None,
-        metrics_address: None,
-        limits: node::Limits {
-            disk_bytes: DISK_BYTES,
-            app_bytes: APP_BYTES,
-            parallel_objects: PARALLEL_OBJECTS,
-            bandwidth: None,
-        },
+        ..NodeConfig::new(superlink, directory.join(format!("supernode-{index}")))
     }
 }
 
@@ -263,14 +227,9 @@ fn apps(wanted: &Wanted) -> node::Apps {
     let python = wanted.python.clone();
     node::Apps {
         mode,
-        max_concurrent: 1,
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         python: python.or_else(crate::supernode::python).unwrap_or_else(|| "python3".into()),
-        flwr_home: None,
-        timeout: None,
         python_required: true,
-        allow_dependency_installation: false,
         sandbox: own_apps(),
-        superexec_secret: None,
+        ..node::Apps::default()
     }
 }

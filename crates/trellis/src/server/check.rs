@@ -1,24 +1,26 @@
-//! Turns what was asked for into settings, or into the list of everything that is wrong with it.
+//! What the settings of a server mean together, or the list of everything that is wrong.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use trellis_pki::Files;
 use trellis_pki::endpoint::Endpoint;
 
-use super::args::ServeArgs;
 use super::ports;
+use super::table::SERVER;
 use crate::home::Home;
 use crate::logging::LogSettings;
 use crate::remote::default_port;
-use crate::settings::{self, Problem, RawArgs, Surroundings};
+use crate::settings::{self, Given, Problem, Surroundings, dashed};
 
-type Checker<'a> = settings::Checker<'a, ServeArgs>;
+const TLS_FILES: [&str; 3] = ["certificate", "key", "trust"];
+
+pub type Checker<'a> = settings::Checker<'a, Checked>;
 
 /// What passed the checks.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Checked {
     pub home: Home,
-    /// To be tried in this order; never empty.
+    /// To be tried in this order; never empty after the checks.
     pub listen: Vec<SocketAddr>,
     pub tls: Option<Files>,
     pub hosts: Vec<Endpoint>,
@@ -29,80 +31,121 @@ pub struct Checked {
     pub warnings: Vec<String>,
 }
 
-pub fn check(raw: &RawArgs<ServeArgs>, around: &Surroundings<'_>) -> Result<Checked, Vec<Problem>> {
-    let mut checker = Checker::new(raw, around);
-    let args = &raw.args;
-    let home = home(&mut checker);
-    let tls = tls(&mut checker);
-    let given = listen(&mut checker);
-    let hosts = hosts(&mut checker);
-    let open = given.filter(|address| !address.ip().to_canonical().is_loopback());
-    let plaintext = tls.is_none() && args.certificate.is_none() && !args.allow_insecure_network;
-    if let Some(address) = open.filter(|_| plaintext) {
-        let what = format!("{address} can be reached from a network, and tokens would travel in plain text");
-        let advice = "give --certificate, --key and --trust; where the whole network is trusted, add \
-                      --allow-insecure-network";
-        checker.refuse(&["listen"], what, advice);
+pub fn check(given: &Given, around: &Surroundings<'_>) -> Result<Checked, Vec<Problem>> {
+    let mut checker = Checker::new(&SERVER, given, around, Checked::default());
+    checker.plaintext();
+    let (mut checked, warnings) = checker.finish()?;
+    if checked.listen.is_empty() {
+        checked.listen = ports(&checked.home, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), default_port()));
     }
-    let log = checker.log(&args.log);
-    let Checker { problems, warnings, .. } = checker;
-    let Some(home) = home.filter(|_| problems.is_empty()) else { return Err(problems) };
-    let usual = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), default_port());
-    let listen = given.map_or_else(|| ports(&home, usual), |address| vec![address]);
-    let ServeArgs { allow_insecure_network, kept, simulated_sites, .. } = *args;
-    Ok(Checked { home, listen, tls, hosts, allow_insecure_network, kept, simulated_sites, log, warnings })
+    Ok(Checked { warnings, ..checked })
 }
 
-fn home(checker: &mut Checker<'_>) -> Option<Home> {
-    let given = checker.raw.args.home.as_deref().map(|path| checker.resolve("home", path));
-    let home = Home::find(given.as_deref());
-    if home.is_none() {
-        checker.refuse(&["home"], "there is no place for the server's home", "give --home DIR, or set HOME");
-    }
-    home
-}
-
-fn listen(checker: &mut Checker<'_>) -> Option<SocketAddr> {
-    let given = checker.raw.args.listen.as_deref()?;
-    let alone = given.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, default_port()));
-    match alone.or_else(|_| given.replace("localhost:", "127.0.0.1:").parse()) {
-        Ok(address) => Some(address),
-        Err(_) => {
-            let what = format!("--listen cannot be {given:?}");
-            checker.refuse(&["listen"], what, "give an IP address and a port, as in 127.0.0.1:7766 or [::]:7766");
-            None
+impl Checker<'_> {
+    fn plaintext(&mut self) {
+        let open = self.checked.listen.iter().find(|address| !address.ip().to_canonical().is_loopback());
+        let plaintext = !self.is_given("certificate") && !self.checked.allow_insecure_network;
+        if let Some(address) = open.filter(|_| plaintext) {
+            let what = format!("{address} can be reached from a network, and tokens would travel in plain text");
+            let advice = "give --certificate, --key and --trust; where the whole network is trusted, add \
+                          --allow-insecure-network";
+            self.refuse(&["listen"], what, advice);
         }
     }
-}
 
-fn tls(checker: &mut Checker<'_>) -> Option<Files> {
-    let args = &checker.raw.args;
-    let given = [("certificate", &args.certificate), ("key", &args.key), ("trust", &args.trust)];
-    let missing: Vec<&str> = given.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
-    if missing.len() == given.len() {
-        return None;
-    }
-    if !missing.is_empty() {
-        let what = format!("TLS needs {}, too", settings::dashed(&missing));
-        checker.refuse(&missing, what, "give all three; `trellis pki` makes them");
-    }
-    let mut file = |name: &str, value: &Option<String>| {
-        checker.file(name, value.as_deref(), "give the path of a readable PEM file")
-    };
-    let [certificate, key, ca] = given.map(|(name, value)| file(name, value));
-    Some(Files { certificate: certificate?, key: key?, ca: ca? })
-}
-
-fn hosts(checker: &mut Checker<'_>) -> Vec<Endpoint> {
-    let mut hosts = Vec::new();
-    for host in &checker.raw.args.host {
-        match Endpoint::parse(host) {
-            Ok(host) => hosts.push(host),
-            Err(why) => {
-                let what = format!("--host cannot be {host:?}: {why}");
-                checker.refuse(&["host"], what, "give a name or an address, as in trellis.example.org");
+    pub(super) fn home(&mut self) {
+        let given = self.text("home").map(|path| self.resolve("home", path));
+        match Home::find(given.as_deref()) {
+            Some(home) => self.checked.home = home,
+            None => {
+                let what = "there is no place for the server's home";
+                self.refuse(&["home"], what, "give --home DIR, or set HOME");
             }
         }
     }
-    hosts
+
+    pub(super) fn listen(&mut self) {
+        let Some(given) = self.text("listen") else { return };
+        let alone = given.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, default_port()));
+        match alone.or_else(|_| given.replace("localhost:", "127.0.0.1:").parse()) {
+            Ok(address) => self.checked.listen = vec![address],
+            Err(_) => {
+                let what = format!("--listen cannot be {given:?}");
+                self.refuse(&["listen"], what, "give an IP address and a port, as in 127.0.0.1:7766 or [::]:7766");
+            }
+        }
+    }
+
+    pub(super) fn tls(&mut self) {
+        let missing: Vec<&str> = TLS_FILES.into_iter().filter(|name| !self.is_given(name)).collect();
+        if !missing.is_empty() && missing.len() < TLS_FILES.len() {
+            let what = format!("TLS needs {}, too", dashed(&missing));
+            self.refuse(&missing, what, "give all three; `trellis pki` makes them");
+        }
+        let files = TLS_FILES.map(|name| self.file(name, "give the path of a readable PEM file"));
+        if let [Some(certificate), Some(key), Some(ca)] = files {
+            self.checked.tls = Some(Files { certificate, key, ca });
+        }
+    }
+
+    pub(super) fn hosts(&mut self) {
+        for host in self.given.list("host") {
+            match Endpoint::parse(host) {
+                Ok(host) => self.checked.hosts.push(host),
+                Err(why) => {
+                    let what = format!("--host cannot be {host:?}: {why}");
+                    self.refuse(&["host"], what, "give a name or an address, as in trellis.example.org");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::*;
+    use crate::settings::Flags;
+    use crate::settings::given::{Outside, gather};
+    use crate::settings::scan::scan;
+
+    fn checked(line: &str) -> Result<Checked, Vec<String>> {
+        let flags = Flags::new("trellis server", &SERVER);
+        let arguments: Vec<_> = line.split_whitespace().map(Into::into).collect();
+        let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(String::new()), base: None };
+        let around = Surroundings {
+            current_dir: Path::new("/here"),
+            home: None,
+            state_home: None,
+            unreadable: &|_| None,
+            unwritable: &|_| None,
+            read: &|_| Err("no such file".to_owned()),
+        };
+        let checked = check(&gather(scan(&arguments, &flags), &flags, &outside), &around);
+        checked.map_err(|problems| problems.into_iter().map(|problem| problem.what).collect())
+    }
+
+    #[test]
+    fn a_server_has_several_names() {
+        let names = checked("--home h --host a.example --host b.example,::1").map(|checked| checked.hosts);
+        let expected = ["a.example", "b.example", "::1"].map(|name| Endpoint::parse(name).expect("a name"));
+        assert_eq!(names.as_deref(), Ok(expected.as_slice()));
+    }
+
+    #[test]
+    fn tokens_leave_this_machine_only_with_tls_or_a_second_flag() {
+        let tls = "--certificate c --key k --trust t";
+        for (line, refused) in [
+            ("--listen 127.0.0.1:1".to_owned(), false),
+            ("--listen 0.0.0.0:1".to_owned(), true),
+            ("--listen 0.0.0.0:1 --allow-insecure-network".to_owned(), false),
+            (format!("--listen 0.0.0.0:1 {tls}"), false),
+        ] {
+            assert_eq!(checked(&format!("--home h {line}")).is_err(), refused, "{line}");
+        }
+        let missing = checked("--home h --certificate c").expect_err("two files are missing");
+        assert_eq!(missing, ["TLS needs --key, --trust, too"]);
+    }
 }

@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::gather::RawArgs;
+use super::given::Given;
+use super::kind::Kind;
 use super::problem::{Problem, Source};
+use super::table::{Program, Shape};
 
 /// The outside world, as far as the checks need it.
 pub struct Surroundings<'a> {
@@ -27,62 +29,135 @@ pub struct FileSeen {
     pub mode: u32,
 }
 
-/// Goes through the flags `A` of a program, and collects what is wrong with them.
-pub struct Checker<'a, A> {
-    pub raw: &'a RawArgs<A>,
-    pub around: &'a Surroundings<'a>,
-    pub problems: Vec<Problem>,
-    /// What the user should know although it is not wrong.
-    pub warnings: Vec<String>,
+impl Surroundings<'_> {
+    /// The state directory of a program if none is given; `None`: there is no place for it.
+    pub fn default_state_dir(&self, program: &str) -> Option<PathBuf> {
+        // A relative XDG directory is to be ignored, says its specification.
+        let home = self.state_home.filter(|path| path.is_absolute()).map(Path::to_owned);
+        let home = home.or_else(|| self.home.map(|home| home.join(".local/state")))?;
+        Some(home.join("trellis").join(program))
+    }
+
+    /// The path that a setting gives.
+    pub fn resolve(&self, given: &Given, name: &str) -> Option<PathBuf> {
+        Some(self.absolute(given.text(name)?, given.source(name)?))
+    }
+
+    /// The absolute path meant by `path`. Apps run elsewhere, so a relative one would not last; one in a file starts
+    /// from the file's directory.
+    fn absolute(&self, path: &str, source: &Source) -> PathBuf {
+        if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), self.home) {
+            return home.join(rest);
+        }
+        let base = match source {
+            Source::File { path, .. } => self.current_dir.join(path.parent().unwrap_or(Path::new(""))),
+            _ => self.current_dir.to_owned(),
+        };
+        base.join(path.strip_prefix("./").unwrap_or(path))
+    }
 }
 
-impl<'a, A> Checker<'a, A> {
-    pub fn new(raw: &'a RawArgs<A>, around: &'a Surroundings<'a>) -> Self {
-        Self { raw, around, problems: raw.problems.clone(), warnings: raw.warnings.clone() }
+/// Checks the settings of a program, and collects what is wrong with them.
+pub struct Checker<'a, C: 'static> {
+    program: &'static Program<C>,
+    pub given: &'a Given,
+    pub around: &'a Surroundings<'a>,
+    /// The settings so far.
+    pub checked: C,
+    /// Each with the position of its setting in the table.
+    problems: Vec<(usize, Problem)>,
+    /// What the user should know although it is not wrong.
+    warnings: Vec<String>,
+}
+
+impl<'a, C> Checker<'a, C> {
+    /// Checks each setting alone. `unset` is what holds where nothing is given.
+    pub fn new(program: &'static Program<C>, given: &'a Given, around: &'a Surroundings<'a>, unset: C) -> Self {
+        let (problems, warnings) = (Vec::new(), given.warnings.clone());
+        let mut checker = Self { program, given, around, checked: unset, problems, warnings };
+        for setting in program.settings() {
+            (setting.check)(&mut checker);
+        }
+        checker
+    }
+
+    /// The settings and warnings; or everything that is wrong, in the order of the table.
+    pub fn finish(mut self) -> Result<(C, Vec<String>), Vec<Problem>> {
+        self.problems.sort_by_key(|(position, _)| *position);
+        let found = self.problems.into_iter().map(|(_, problem)| problem);
+        let problems: Vec<Problem> = self.given.problems.iter().cloned().chain(found).collect();
+        if problems.is_empty() { Ok((self.checked, self.warnings)) } else { Err(problems) }
     }
 
     pub fn refuse(&mut self, flags: &[&str], what: impl Into<String>, advice: impl Into<String>) {
         let places: Vec<String> = flags.iter().map(|name| self.source(name).locate(name)).collect();
-        self.problems.push(Problem::new(what, places.join("; "), advice));
+        let problem = Problem::new(what, places.join("; "), advice);
+        self.problems.push((self.position(flags[0]), problem));
+    }
+
+    /// Refuses that none of several settings is given; `name` is one of them.
+    pub fn refuse_unset(&mut self, name: &str, what: impl Into<String>, advice: impl Into<String>) {
+        self.problems.push((self.position(name), Problem::new(what, "not set anywhere", advice)));
+    }
+
+    fn position(&self, name: &str) -> usize {
+        self.program.settings().position(|setting| setting.name == name).expect("a setting of the table")
     }
 
     pub fn warn(&mut self, what: impl Into<String>) {
         self.warnings.push(what.into());
     }
 
-    pub fn source(&self, name: &str) -> &Source {
-        self.raw.sources.get(name).unwrap_or(&Source::Default)
+    /// The text of a setting.
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        debug_assert!(self.program.settings().any(|setting| setting.name == name), "{name} is not in the table");
+        self.given.text(name)
     }
 
-    /// The absolute path meant by `path`. Apps run elsewhere, so a relative one would not last; one in a file starts
-    /// from the file's directory.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.text(name).is_some() && self.given.is_on(name)
+    }
+
+    pub fn is_given(&self, name: &str) -> bool {
+        self.text(name).is_some()
+    }
+
+    /// Those of the settings that are given; a switch that is turned off is not.
+    pub fn asked(&self, names: &[&'static str]) -> Vec<&'static str> {
+        let rows = self.program.settings().filter(|setting| names.contains(&setting.name));
+        let asked = rows.filter(|setting| match setting.shape {
+            Shape::Switch => self.is_on(setting.name),
+            Shape::Value | Shape::List => self.is_given(setting.name),
+        });
+        asked.map(|setting| setting.name).collect()
+    }
+
+    /// The value of a setting, or its default.
+    pub fn read<K: Kind>(&mut self, name: &'static str, kind: &K) -> Option<K::Value> {
+        self.text(name).and_then(|text| kind.read(self, name, text)).or_else(|| kind.default())
+    }
+
+    fn source(&self, name: &str) -> &Source {
+        self.given.source(name).unwrap_or(&Source::Default)
+    }
+
+    /// The absolute path of a text in the setting `name`.
     pub fn resolve(&self, name: &str, path: &str) -> PathBuf {
-        if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), self.around.home) {
-            return home.join(rest);
-        }
-        let base = match self.source(name) {
-            Source::File { path, .. } => self.around.current_dir.join(path.parent().unwrap_or(Path::new(""))),
-            _ => self.around.current_dir.to_owned(),
-        };
-        base.join(path.strip_prefix("./").unwrap_or(path))
-    }
-
-    pub fn must_be_readable(&mut self, name: &str, path: &Path, advice: &str) {
-        if let Some(why) = (self.around.unreadable)(path) {
-            self.refuse(&[name], format!("--{name}: {} cannot be read: {why}", path.display()), advice);
-        }
+        self.around.absolute(path, self.source(name))
     }
 
     /// A file that is given, and can be read.
-    pub fn file(&mut self, name: &str, given: Option<&str>, advice: &str) -> Option<PathBuf> {
-        let path = self.resolve(name, given?);
-        self.must_be_readable(name, &path, advice);
+    pub fn file(&mut self, name: &str, advice: &str) -> Option<PathBuf> {
+        let path = self.resolve(name, self.text(name)?);
+        if let Some(why) = (self.around.unreadable)(&path) {
+            self.refuse(&[name], format!("--{name}: {} cannot be read: {why}", path.display()), advice);
+        }
         Some(path)
     }
 
     /// A file that is given, with its content.
-    pub fn content(&mut self, name: &str, given: Option<&str>, advice: &str) -> Option<(PathBuf, FileSeen)> {
-        let path = self.resolve(name, given?);
+    pub fn content(&mut self, name: &str, advice: &str) -> Option<(PathBuf, FileSeen)> {
+        let path = self.resolve(name, self.text(name)?);
         match (self.around.read)(&path) {
             Ok(seen) => Some((path, seen)),
             Err(why) => {
@@ -91,46 +166,8 @@ impl<'a, A> Checker<'a, A> {
             }
         }
     }
-
-    /// A program that is given: a file, or a name to be found on PATH.
-    pub fn executable(&mut self, name: &str, given: Option<&str>, advice: &str) -> Option<PathBuf> {
-        match given? {
-            bare if !bare.contains('/') => Some(bare.into()),
-            path => self.file(name, Some(path), advice),
-        }
-    }
-
-    /// A value out of a list; the first one is the default.
-    pub fn choice<T: Copy>(&mut self, name: &str, given: Option<&str>, choices: &[(&str, T)]) -> T {
-        let Some(given) = given else { return choices[0].1 };
-        match choices.iter().find(|(word, _)| *word == given) {
-            Some((_, meant)) => *meant,
-            None => {
-                let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-                let advice = match words.split_last() {
-                    Some((last, others)) if !others.is_empty() => format!("use {} or {last}", others.join(", ")),
-                    _ => String::new(),
-                };
-                self.refuse(&[name], format!("--{name} cannot be {given:?}"), advice);
-                choices[0].1
-            }
-        }
-    }
-
-    /// Where a program keeps its state if nobody says so; `None`: there is no place for it.
-    pub fn default_state_dir(&self, program: &str) -> Option<PathBuf> {
-        // A relative XDG directory is to be ignored, says its specification.
-        let home = self.around.state_home.filter(|path| path.is_absolute()).map(Path::to_owned);
-        let home = home.or_else(|| self.around.home.map(|home| home.join(".local/state")))?;
-        Some(home.join("trellis").join(program))
-    }
 }
 
 pub fn dashed(flags: &[&str]) -> String {
     flags.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(", ")
-}
-
-/// The names of the flags that are given.
-pub fn given<const N: usize>(flags: [(&'static str, bool); N]) -> Vec<&'static str> {
-    flags.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
 }

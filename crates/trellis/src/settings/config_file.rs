@@ -4,8 +4,9 @@ use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
 
-use super::flags::{Flags, Kind};
+use super::flags::Flags;
 use super::problem::{Problem, Source};
+use super::table::Shape;
 
 /// What a file says, and what is wrong with it.
 #[derive(Debug, Default)]
@@ -54,7 +55,7 @@ pub fn parse(path: &Path, text: &str, flags: &Flags) -> FileSettings {
 
 /// The value as the other places write it. An empty list is how a file says "not set".
 fn setting(name: &str, value: &DeValue<'_>, flags: &Flags) -> Result<Option<String>, (String, String)> {
-    if flags.kind(name) == Some(Kind::List) {
+    if flags.shape(name) == Some(Shape::List) {
         let list = list_of(value).map(|list| Some(list).filter(|list| !list.is_empty()));
         return list.ok_or_else(|| {
             let advice = format!("write it as: {name} = [\"one\", \"other\"]");

@@ -1,65 +1,48 @@
-//! What clap knows about the flags of a program, as questions the readers of command line, environment and file can ask.
-//! Knows no values.
+//! The flags of a program, as questions that the readers of command line, environment and file ask. Knows no values.
+
+use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{ArgAction, Args, Command, FromArgMatches};
+use clap::{ArgMatches, Command};
+
+use super::table::{Program, Role, Shape};
+use crate::help;
 
 /// Shorter words resemble too many flags.
 const SHORTEST_GUESS: usize = 4;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// On or off: `--insecure`.
-    Switch,
-    /// `--database FILE`.
-    Value,
-    /// `--endpoint HOST`, as often as wanted. Its values are written with commas between them.
-    List,
-}
-
-/// A program that is set up by flags.
-pub struct Program {
-    /// In help texts `{called}` stands for the name the user knows the program by.
-    pub after_help: &'static str,
-    /// Flags that say what to do instead of serving. They are no settings: neither the environment nor a file has them.
-    pub actions: &'static [&'static str],
-    /// Flower's own variables, for the settings where its users expect them to count.
-    pub flower_variables: &'static [(&'static str, &'static str)],
-}
-
 pub struct Flags {
     command: Command,
-    program: &'static Program,
+    rows: Vec<(&'static str, Shape, Role)>,
 }
 
 impl Flags {
-    /// The flags `A` of a program. `called` is how the user called it: `trellis superlink`, or `flower-superlink`.
-    pub fn new<A: Args>(called: &str, program: &'static Program) -> Self {
-        let command = Command::new("trellis").bin_name(called).version(crate::VERSION);
-        let command = A::augment_args(command).after_long_help(program.after_help.replace("{called}", called));
-        Self { command: crate::help::fitted_to_terminal(command), program }
+    /// The flags of a program. `called` is how the user called it: `trellis superlink`, or `flower-superlink`.
+    pub fn new<C>(called: &str, program: &Program<C>) -> Self {
+        let (short, _) = program.about.split_once("\n\n").unwrap_or((program.about, ""));
+        let command = Command::new("trellis").bin_name(called).version(crate::version::VERSION);
+        let command = command.about(short.trim_end_matches('.').to_owned()).long_about(program.about);
+        let command = program.arguments(command).after_long_help(program.after_help.replace("{called}", called));
+        let rows = program.settings().map(|setting| (setting.name, setting.shape, setting.role)).collect();
+        Self { command: help::fitted_to_terminal(command), rows }
     }
 
-    pub fn kind(&self, name: &str) -> Option<Kind> {
-        let flag = self.command.get_arguments().find(|flag| flag.get_long() == Some(name))?;
-        Some(match flag.get_action() {
-            ArgAction::SetTrue => Kind::Switch,
-            ArgAction::Append => Kind::List,
-            _ => Kind::Value,
-        })
+    pub fn shape(&self, name: &str) -> Option<Shape> {
+        self.rows.iter().find(|(known, ..)| *known == name).map(|(_, shape, _)| *shape)
     }
 
-    /// The flags that environment variables can set.
-    pub fn settings(&self) -> impl Iterator<Item = &str> {
-        self.command
-            .get_arguments()
-            .filter_map(|flag| flag.get_long())
-            .filter(|name| !self.program.actions.contains(name))
+    /// The flags that the environment and files can set.
+    pub fn settings(&self) -> impl Iterator<Item = &'static str> {
+        let rows = self.rows.iter().filter(|(_, _, role)| !matches!(role, Role::Action | Role::HiddenAction));
+        rows.map(|(name, ..)| *name)
     }
 
     /// Variables of Flower that set a flag, and the flag.
-    pub fn flower_variables(&self) -> &'static [(&'static str, &'static str)] {
-        self.program.flower_variables
+    pub fn flower_variables(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.rows.iter().filter_map(|(name, _, role)| match role {
+            Role::AlsoIn(variable) => Some((*variable, *name)),
+            _ => None,
+        })
     }
 
     /// The flag that `word` was probably meant to be, without its dashes.
@@ -72,7 +55,7 @@ impl Flags {
             return None;
         }
         // clap has the search built in, and gives its finding with the refusal.
-        let refusal = self.command.clone().try_get_matches_from(["trellis", &format!("--{word}")]).err()?;
+        let refusal = self.parse([format!("--{word}")]).err()?;
         match refusal.get(ContextKind::SuggestedArg) {
             Some(ContextValue::String(flag)) => Some(plain(flag)).filter(|name| !self.is_of_no_use(name)),
             _ => None,
@@ -81,23 +64,22 @@ impl Flags {
 
     /// The flag that `word` names, but for dashes, underscores and case.
     pub fn exact(&self, word: &str) -> Option<String> {
-        Some(plain(word)).filter(|name| self.kind(name).is_some())
+        Some(plain(word)).filter(|name| self.shape(name).is_some())
     }
 
     /// Whether it is kept for compatibility only, and advice to use it would be bad advice.
     fn is_of_no_use(&self, name: &str) -> bool {
-        self.command.get_arguments().any(|flag| flag.get_long() == Some(name) && flag.is_hide_short_help_set())
+        self.rows.iter().any(|(known, _, role)| *known == name && *role == Role::OfFlower)
     }
 
-    /// Lets clap read arguments that are known to be well-formed, or show help or version.
-    pub fn parse<A: FromArgMatches>(&self, arguments: impl IntoIterator<Item = String>) -> Result<A, clap::Error> {
-        let arguments = std::iter::once("trellis".to_owned()).chain(arguments);
-        A::from_arg_matches(&self.command.clone().try_get_matches_from(arguments)?)
+    /// Lets clap read arguments, or show help or version.
+    pub fn parse(&self, arguments: impl IntoIterator<Item = String>) -> Result<ArgMatches, clap::Error> {
+        self.command.clone().try_get_matches_from(std::iter::once("trellis".to_owned()).chain(arguments))
     }
 
-    /// What `--help` or `--version` shows.
-    pub fn show(&self, flag: String) -> Option<clap::Error> {
-        self.command.clone().try_get_matches_from(["trellis".to_owned(), flag]).err()
+    /// Shows `--help` or `--version`.
+    pub fn show(&self, flag: String) -> ExitCode {
+        self.parse([flag]).map_or_else(|message| help::show(&message), |_| ExitCode::SUCCESS)
     }
 }
 

@@ -9,31 +9,26 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
 use rustix::fs::{Access, access};
 
 use super::check::{FileSeen, Surroundings};
 use super::flags::Flags;
-use super::gather::{Outside, RawArgs, gather};
+use super::given::{Given, Outside, gather};
 use super::scan;
 
 /// Of a file whose content is part of the settings.
 const LARGEST_FILE_BYTES: u64 = 1 << 20;
 
 /// What was asked for, from all places; or help or version was, and has been shown.
-pub fn read<A: FromArgMatches + Default>(flags: &Flags, arguments: &[OsString]) -> Result<RawArgs<A>, ExitCode> {
+pub fn read(flags: &Flags, arguments: &[OsString]) -> Result<Given, ExitCode> {
     read_over(None, flags, arguments)
 }
 
 /// The same, over a file of settings that counts less than everything else.
-pub fn read_over<A: FromArgMatches + Default>(
-    base: Option<&Path>,
-    flags: &Flags,
-    arguments: &[OsString],
-) -> Result<RawArgs<A>, ExitCode> {
+pub fn read_over(base: Option<&Path>, flags: &Flags, arguments: &[OsString]) -> Result<Given, ExitCode> {
     let scanned = scan::scan(arguments, flags);
     if let Some(flag) = scanned.show {
-        return Err(crate::show(flags.show(flag)));
+        return Err(flags.show(flag));
     }
     let environment: BTreeMap<String, OsString> =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value))).collect();

@@ -1,49 +1,71 @@
-//! Checks of what is logged, how, and where.
+//! Settings of what is logged, how, and where, for all programs: rows and checks.
 
-use super::{Checker, LogArgs};
+use std::path::PathBuf;
+
+use super::Checker;
+use super::kind::{Choice, Count};
 use crate::log_file::LogFileSettings;
-use crate::logging::{self, LogFormat, LogSettings};
+use crate::logging::{self, LogFormat};
 
-const INTERVAL_HOURS: u32 = 24;
-const LONGEST_INTERVAL_HOURS: u32 = 8760;
-const BACKUPS: u32 = 7;
-const MOST_BACKUPS: u32 = 10_000;
+pub const FORMATS: Choice<LogFormat> = Choice(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
+const INTERVAL_HOURS: Count = Count { default: Some(24), max: 8760 };
+const BACKUPS: Count = Count { default: Some(7), max: 10_000 };
 
-impl<A> Checker<'_, A> {
-    pub fn log(&mut self, args: &LogArgs) -> LogSettings {
-        let format = match args.log_format.as_deref() {
-            None | Some("text") => LogFormat::Text,
-            Some("json") => LogFormat::Json,
-            Some(other) => {
-                self.refuse(&["log-format"], format!("--log-format cannot be {other:?}"), "use text or json");
-                LogFormat::Text
-            }
-        };
-        let given = args.log_level.as_deref().unwrap_or("info");
+/// The rows, for a program whose config has a field `log`.
+macro_rules! log_group {
+    () => {
+        $crate::settings::group! { "Log (on stderr, and in the file if one is given)";
+            /// `text` (coloured on a terminal, unless NO_COLOR is set) or `json` [default: text]
+            "log-format" "FORMAT": $crate::settings::log::FORMATS => log.format;
+
+            /// `error`, `warn`, `info`, `debug` or `trace` [default: info]
+            ///
+            /// FLWR_LOG_LEVEL is understood too. Finer: filters as in `warn,trellis=debug`.
+            "log-level" ($crate::settings::Role::AlsoIn("FLWR_LOG_LEVEL")) "LEVEL",
+                check |checker| checker.checked.log.level = checker.log_level(),
+                show |checked| $crate::settings::kind::text(&checked.log.level);
+
+            /// Write the log into this file too
+            "log-file" "FILE",
+                check |checker| checker.checked.log.file = checker.log_file(),
+                show |checked| $crate::settings::kind::path(&checked.log.file.as_ref()?.path);
+
+            /// Put the log file aside every so many hours, 1 to 8760; 24: at midnight UTC [default: 24]
+            "log-rotation-interval-hours" "HOURS",
+                show |checked| Some(i64::from(checked.log.file.as_ref()?.interval_hours).into());
+
+            /// How many log files that were put aside are kept, at least 1 [default: 7]
+            "log-rotation-backup-count" "N",
+                show |checked| Some(i64::from(checked.log.file.as_ref()?.backups).into());
+        }
+    };
+}
+pub(crate) use log_group;
+
+impl<C> Checker<'_, C> {
+    pub fn log_level(&mut self) -> String {
+        let given = self.text("log-level").unwrap_or("info");
         if logging::filter(given).is_none() {
             let what = format!("{given:?} is not a log level");
             self.refuse(&["log-level"], what, "use error, warn, info, debug or trace");
         }
-        let level = logging::plain_level(given).unwrap_or(given).to_owned();
-        LogSettings { format, level, file: self.log_file(args) }
+        logging::plain_level(given).unwrap_or(given).to_owned()
     }
 
-    fn log_file(&mut self, args: &LogArgs) -> Option<LogFileSettings> {
+    pub fn log_file(&mut self) -> Option<LogFileSettings> {
         let (interval, backups) = ("log-rotation-interval-hours", "log-rotation-backup-count");
-        let given = [(interval, &args.log_rotation_interval_hours), (backups, &args.log_rotation_backup_count)];
-        if args.log_file.is_none() {
-            for (name, _) in given.iter().filter(|(_, value)| value.is_some()) {
+        if !self.is_given("log-file") {
+            for name in self.asked(&[interval, backups]) {
                 self.warn(format!("--{name} has no effect without --log-file"));
             }
         }
-        let [interval, backups] = given;
-        let interval_hours = self.count(interval.0, interval.1.as_deref(), INTERVAL_HOURS, LONGEST_INTERVAL_HOURS);
-        let backups = self.count(backups.0, backups.1.as_deref(), BACKUPS, MOST_BACKUPS);
-        let path = self.resolve("log-file", args.log_file.as_deref()?);
+        let interval_hours = self.read(interval, &INTERVAL_HOURS).and_then(|hours| u32::try_from(hours).ok());
+        let backups = self.read(backups, &BACKUPS).and_then(|count| u32::try_from(count).ok());
+        let path: PathBuf = self.resolve("log-file", self.text("log-file")?);
         if let Some(why) = (self.around.unwritable)(&path) {
             let what = format!("--log-file: {} cannot be written: {why}", path.display());
             self.refuse(&["log-file"], what, "give a file in a directory that exists and can be written to");
         }
-        Some(LogFileSettings { path, interval_hours, backups })
+        Some(LogFileSettings { path, interval_hours: interval_hours?, backups: backups? })
     }
 }

@@ -28,14 +28,10 @@ impl Place {
     }
 }
 
-impl<A> Checker<'_, A> {
-    /// Where `flags` say to listen, or else the default, if there is one.
-    pub fn place(
-        &mut self,
-        flags: &'static [&'static str],
-        given: Option<&str>,
-        default: Option<(&str, u16)>,
-    ) -> Place {
+impl<C> Checker<'_, C> {
+    /// Where the given one of `flags` says to listen, or else the default, if there is one.
+    pub fn place(&mut self, flags: &'static [&'static str], default: Option<(&str, u16)>) -> Place {
+        let given = flags.iter().find_map(|name| self.text(name));
         let default = default.map(|(host, port)| format!("{host}:{port}"));
         let address = given.or(default.as_deref()).and_then(|text| match Address::parse(text) {
             Ok(address) => Some(address),
@@ -49,13 +45,13 @@ impl<A> Checker<'_, A> {
     }
 
     /// The place given by `--host` and `--port`.
-    pub fn host_and_port(&mut self, host: Option<&str>, port: Option<&str>, default: (&str, u16)) -> Place {
-        let host = host.unwrap_or(default.0);
+    pub fn host_and_port(&mut self, default: (&str, u16)) -> Place {
+        let host = self.text("host").unwrap_or(default.0);
         let host = Host::parse(host).map_err(|why| {
             let what = format!("--host: {host:?} is not a host: {why}");
             self.refuse(&["host"], what, "write it like 0.0.0.0, ::1 or link.example.org, and the port with --port");
         });
-        let port = port.map_or(Ok(default.1), |text| {
+        let port = self.text("port").map_or(Ok(default.1), |text| {
             parse_port(text).ok_or_else(|| {
                 let what = format!("--port: {text:?} is not a port");
                 self.refuse(&["port"], what, "use a number from 0 to 65535; 0 takes any free one");

@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 
-use super::flags::{Flags, Kind};
+use super::flags::Flags;
+use super::given::ON;
 use super::problem::{Problem, Source};
+use super::table::Shape;
 
 /// What the command line says.
 #[derive(Debug, Default)]
@@ -30,16 +32,16 @@ pub fn scan(arguments: &[OsString], flags: &Flags) -> Scanned {
                     Some((name, value)) => (name, Some(value.to_owned())),
                     None => (flag, None),
                 };
-                let kind = name.strip_prefix("--").and_then(|name| flags.kind(name).map(|kind| (name, kind)));
-                let value = match kind {
-                    Some((_, Kind::Switch)) => value.or(Some("true".to_owned())),
+                let known = name.strip_prefix("--").and_then(|name| flags.shape(name).map(|shape| (name, shape)));
+                let value = match known {
+                    Some((_, Shape::Switch)) => value.or(Some(ON.to_owned())),
                     // An unknown flag's value must not be taken for a mistake of its own.
-                    Some((_, Kind::Value | Kind::List)) => {
+                    Some((_, Shape::Value | Shape::List)) => {
                         value.or_else(|| rest.next_if(|next| !next.starts_with("--")))
                     }
                     None => value.or_else(|| rest.next_if(|next| !next.starts_with('-'))),
                 };
-                match (kind, value) {
+                match (known, value) {
                     (Some((name, _)), Some(value)) => scanned.values.push((name.to_owned(), value)),
                     (Some((name, _)), None) => scanned.refuse_missing_value(name),
                     (None, _) => scanned.refuse_unknown(name, flags),

@@ -15,11 +15,12 @@ use crate::settings::here::print;
 /// Part of the machine's memory that the objects of a state in memory may take.
 const MEMORY_SHARE: u64 = 2;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum StateLocation {
     /// A directory that holds database, objects and app output. `database` overrides the database's place in it.
     Directory { directory: PathBuf, database: Option<PathBuf> },
     /// In memory. Nothing survives the process.
+    #[default]
     Memory,
     /// In this directory, which goes away with the process. Nothing is forced to the disk.
     Temporary { directory: PathBuf },

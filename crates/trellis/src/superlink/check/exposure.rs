@@ -5,7 +5,12 @@ use trellis_link::config::AppTrust;
 
 use super::Checker;
 use super::addresses::Addresses;
+use super::security::TLS_FILES;
 use crate::settings::Place;
+use crate::settings::kind::Choice;
+
+/// `None`: by who can reach the addresses.
+const ACCOUNT_AUTH: Choice<Option<bool>> = Choice(&[("auto", None), ("on", Some(true)), ("off", Some(false))]);
 
 const OPEN_HERE: &str = "every user and every program of this machine can submit runs, and so execute code as the user of this \
                          SuperLink and on every node: no account is asked for; --account-auth on asks who calls";
@@ -13,9 +18,7 @@ const OPEN_HERE: &str = "every user and every program of this machine can submit
 impl Checker<'_> {
     /// Plaintext must not leave this machine unnoticed.
     pub(super) fn plaintext(&mut self, addresses: &Addresses) {
-        let args = &self.raw.args.security;
-        if !args.insecure || args.ssl_certfile.is_some() || args.ssl_keyfile.is_some() || args.ssl_ca_certfile.is_some()
-        {
+        if !self.is_on("insecure") || !self.asked(&TLS_FILES).is_empty() {
             return;
         }
         let reachable = on_network([&addresses.http, &addresses.control, &addresses.fleet]);
@@ -24,7 +27,7 @@ impl Checker<'_> {
             return;
         }
         let places = labels(&reachable);
-        if args.allow_insecure_network {
+        if self.checked.insecure_network_allowed {
             let danger = "everybody on the way can read and change models and tokens, and pass for this SuperLink";
             self.warn(format!("serving without TLS on the network ({places}): {danger}"));
         } else if self.security_must_be_decided() {
@@ -39,27 +42,15 @@ impl Checker<'_> {
     }
 
     /// Whether Control calls need the token of an account.
-    pub(super) fn accounts(&mut self, addresses: &Addresses) -> bool {
+    pub(super) fn accounts(&mut self, addresses: &Addresses) {
         let reachable = on_network([&addresses.http, &addresses.control]);
-        match self.raw.args.security.account_auth.as_deref() {
-            None | Some("auto") => {
-                if reachable.is_empty() {
-                    self.warn(OPEN_HERE);
-                }
-                !reachable.is_empty()
-            }
-            Some("on") => true,
-            Some("off") => {
-                if reachable.is_empty() {
-                    self.warn(OPEN_HERE);
-                }
-                self.open_to_all(&reachable);
-                false
-            }
-            Some(other) => {
-                self.refuse(&["account-auth"], format!("--account-auth cannot be {other:?}"), "use on, off or auto");
-                true
-            }
+        let wanted = self.read("account-auth", &ACCOUNT_AUTH).flatten();
+        self.checked.config.accounts = wanted.unwrap_or(!reachable.is_empty());
+        if !self.checked.config.accounts && reachable.is_empty() {
+            self.warn(OPEN_HERE);
+        }
+        if wanted == Some(false) {
+            self.open_to_all(&reachable);
         }
     }
 
@@ -69,7 +60,7 @@ impl Checker<'_> {
         }
         let places = labels(reachable);
         let danger = "who reaches it can submit runs, and so execute code here and on every node";
-        if self.raw.args.security.allow_insecure_network {
+        if self.checked.insecure_network_allowed {
             self.warn(format!("no account is asked for (--account-auth off) on {places}: {danger}"));
         } else if self.security_must_be_decided() {
             let what = format!("--account-auth off with an address that other machines reach ({places}): {danger}");
@@ -79,14 +70,14 @@ impl Checker<'_> {
         }
     }
 
-    /// The app port is never encrypted, and `trust` decides which callers without a secret are trusted.
-    pub(super) fn app_port(&mut self, addresses: &Addresses, has_secret: bool, trust: AppTrust) {
+    /// The app port is never encrypted, and `app_trust` decides which callers without a secret are trusted.
+    pub(super) fn app_port(&mut self, addresses: &Addresses) {
         if !addresses.serverappio.is_on_network() {
             return;
         }
         let place = addresses.serverappio.label();
-        self.warn(match trust {
-            AppTrust::Network if !has_secret => format!(
+        self.warn(match self.checked.config.app_trust {
+            AppTrust::Network if self.checked.config.superexec_secret.is_none() => format!(
                 "{place} has no TLS, and asks nobody who they are before it gives a run away: let only trusted machines \
                  reach it, or give --superexec-auth-secret-file (Flower 1.30 and later, --isolation process)"
             ),

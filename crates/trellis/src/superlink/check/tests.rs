@@ -7,22 +7,21 @@ use std::time::Duration;
 
 use trellis_link::config::{AppTrust, Isolation, Keepalive};
 
-use super::{Checked, SuperlinkArgs, Surroundings, check};
+use super::{Checked, Surroundings, check};
 use crate::log_file::LogFileSettings;
 use crate::logging::LogFormat;
 use crate::settings::check::FileSeen;
-use crate::settings::gather::{Outside, RawArgs, gather};
+use crate::settings::given::{Given, Outside, gather};
 use crate::settings::scan::scan;
-use crate::settings::{Flags, Problem, size};
+use crate::settings::{Flags, Problem, print, size};
 use crate::superlink::StateLocation;
-use crate::superlink::args::SUPERLINK;
-use crate::superlink::print;
+use crate::superlink::table::SUPERLINK;
 
 const TLS: &str = "--ssl-certfile c.pem --ssl-keyfile k.pem --ssl-ca-certfile ca.pem";
 
 /// Arguments as they would be gathered; `file` is what `/etc/link.toml` holds.
-fn raw(line: &str, file: &str) -> RawArgs<SuperlinkArgs> {
-    let flags = Flags::new::<SuperlinkArgs>("trellis superlink", &SUPERLINK);
+fn raw(line: &str, file: &str) -> Given {
+    let flags = Flags::new("trellis superlink", &SUPERLINK);
     let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(file.to_owned()), base: None };
     gather(scan(&arguments, &flags), &flags, &outside)
@@ -122,8 +121,8 @@ fn what_is_refused() {
         (
             insecure("--run-defaults gone.toml --admin-token-file gone.token"),
             vec![
-                "--run-defaults: /here/gone.toml cannot be read: no such file",
                 "--admin-token-file: /here/gone.token cannot be read: no such file",
+                "--run-defaults: /here/gone.toml cannot be read: no such file",
             ],
         ),
         (
@@ -624,12 +623,13 @@ fn a_printed_configuration_means_the_same() {
          --log-file l --log-rotation-interval-hours 2 --log-rotation-backup-count 3"
             .to_owned(),
     ] {
-        let printed = |checked: &Checked, raw: &RawArgs<SuperlinkArgs>| print::config_file(checked, &raw.sources);
+        let printed =
+            |checked: &Checked, given: &Given| print::config_file(&SUPERLINK, &print::rows(&SUPERLINK, checked), given);
         let first = printed(&good(&line), &raw(&line, ""));
         let again = checked("--config /etc/link.toml", &first).unwrap_or_else(|problems| panic!("{first}{problems:?}"));
         let values = |text: &str| -> Vec<String> {
             text.lines().map(|line| line.split("  # ").next().unwrap_or_default().trim().to_owned()).collect()
         };
-        assert_eq!(values(&printed(&again, &RawArgs::default())), values(&first), "{line}");
+        assert_eq!(values(&printed(&again, &Given::default())), values(&first), "{line}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use trellis_node::config::Apps;
+use trellis_node::config::AppMode;
 
 use super::Checker;
 use crate::address::{Address, Host};
@@ -16,9 +16,19 @@ const ANY_PORT: u16 = 0;
 const APP_FLAGS: [&[&str]; 3] = [&["clientappio-api-address"], &["runtime-api-address"], &["host", "port"]];
 
 impl Checker<'_> {
-    pub(super) fn app_address(&mut self, by_superexecs: bool) -> SocketAddr {
-        let args = &self.raw.args.addresses;
-        let given: Vec<&[&str]> =
+    pub(super) fn addresses(&mut self) {
+        let apps = self.app_address();
+        let health = self.place(&["health-server-address"], None);
+        let metrics = self.place(&["metrics-address"], None);
+        self.refuse_collisions(&[&apps, &health, &metrics]);
+        self.checked.config.health_address = self.socket(&health);
+        self.checked.config.metrics_address = self.socket(&metrics);
+    }
+
+    /// Where apps connect.
+    fn app_address(&mut self) -> Place {
+        let by_superexecs = self.checked.config.apps.mode == AppMode::Process;
+        let given: Vec<&'static [&'static str]> =
             APP_FLAGS.into_iter().filter(|group| group.iter().any(|name| self.is_given(name))).collect();
         if given.len() > 1 {
             let flags = given.concat();
@@ -26,33 +36,22 @@ impl Checker<'_> {
             self.refuse(&flags, what, "keep one of them");
         }
         let default = (THIS_MACHINE, if by_superexecs { APP_PORT } else { ANY_PORT });
-        let place = match (&args.clientappio_api_address, &args.runtime_api_address) {
-            (Some(address), _) => self.place(APP_FLAGS[0], Some(address), None),
-            (_, Some(address)) => self.place(APP_FLAGS[1], Some(address), None),
-            _ => self.host_and_port(args.host.as_deref(), args.port.as_deref(), default),
+        let place = match given.first() {
+            Some(flags) if flags.len() == 1 => self.place(flags, None),
+            _ => self.host_and_port(default),
         };
         if place.is_on_network() && by_superexecs {
-            let secret = args.superexec_auth_secret_file.is_some();
             let asks = "asks nobody who they are before it gives work away: let only trusted machines reach it, or give \
                         --superexec-auth-secret-file";
-            self.warn(match secret {
+            self.warn(match self.is_given("superexec-auth-secret-file") {
                 true => format!("{} has no TLS: let only trusted machines reach it", place.label()),
                 false => format!("{} has no TLS, and {asks}", place.label()),
             });
         }
-        self.socket(&place).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, default.1)))
-    }
-
-    /// For health checks, and for metrics.
-    pub(super) fn other_addresses(&mut self, apps: &Apps) -> (Option<SocketAddr>, Option<SocketAddr>) {
-        let args = &self.raw.args.addresses;
-        let health = self.place(&["health-server-address"], args.health_server_address.as_deref(), None);
-        let metrics = self.place(&["metrics-address"], args.metrics_address.as_deref(), None);
-        let given = APP_FLAGS.into_iter().find(|group| group.iter().any(|name| self.is_given(name)));
-        let address = Address { host: Host::Ip(apps.address.ip()), port: apps.address.port() };
-        let apps = Place { flags: given.unwrap_or(APP_FLAGS[0]), address: Some(address) };
-        self.refuse_collisions(&[&apps, &health, &metrics]);
-        (self.socket(&health), self.socket(&metrics))
+        let address = self.socket(&place).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, default.1)));
+        self.checked.config.apps.address = address;
+        let address = Address { host: Host::Ip(address.ip()), port: address.port() };
+        Place { flags: given.first().copied().unwrap_or(APP_FLAGS[0]), address: Some(address) }
     }
 
     /// The address to listen on. Names are not looked up: who knows where they lead tomorrow.

@@ -1,26 +1,22 @@
 //! Checks of which SuperLink is meant, and how the way there is secured.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use trellis_client::Security;
 use trellis_node::config::{Keepalive, TransportChoice};
 
 use super::{Checker, Machine};
 use crate::address::{Address, Host};
+use crate::settings::kind;
 
 const SUPERLINK: &str = "127.0.0.1:9092";
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Checker<'_> {
-    pub(super) fn superlink(&mut self) -> Address {
-        let text = self.raw.args.link.superlink.as_deref().unwrap_or(SUPERLINK);
+    pub(super) fn superlink(&mut self) {
+        let text = self.text("superlink").unwrap_or(SUPERLINK);
         let parsed = Address::parse(text).and_then(|address| match address.port {
             0 => Err("nobody listens on port 0".to_owned()),
             _ => Ok(address),
         });
-        match parsed {
+        let Address { host, port } = match parsed {
             // The default of Flower 1.25, and what people then write. Connecting to it means this machine.
             Ok(Address { host, port }) if host.is_wildcard() => {
                 let here = Host::parse("127.0.0.1").expect("it is an address");
@@ -36,66 +32,61 @@ impl Checker<'_> {
                 self.refuse(&["superlink"], what, advice);
                 Address::parse(SUPERLINK).expect("it is an address")
             }
+        };
+        if self.is_on("insecure") && !self.is_given("root-certificates") && !host.is_loopback() {
+            self.warn(format!(
+                "no TLS (--insecure) to {}, which is not on this machine: everybody on the way can read and change models \
+                 and results, and pass for the SuperLink",
+                Address { host: host.clone(), port }
+            ));
         }
+        let target = &mut self.checked.config.superlink;
+        (target.host, target.port) = (host.to_string(), port);
     }
 
-    /// How the way is secured, `None` if that was refused; and the file with the authorities, where one is given.
-    pub(super) fn security(&mut self, target: &Address, machine: &Machine<'_>) -> (Option<Security>, Option<PathBuf>) {
-        let args = &self.raw.args.link;
-        let bundle = args.root_certificates.as_deref().map(|path| self.resolve("root-certificates", path));
-        if args.insecure && bundle.is_some() {
-            let advice = "keep one of them; --insecure=false overrides the environment and the file";
-            self.refuse(&["insecure", "root-certificates"], "--insecure contradicts --root-certificates", advice);
-            return (None, None);
-        }
-        if args.insecure {
-            if !target.host.is_loopback() {
-                self.warn(format!(
-                    "no TLS (--insecure) to {target}, which is not on this machine: everybody on the way can read and \
-                     change models and results, and pass for the SuperLink"
-                ));
+    /// How the way is secured, and the file with the authorities, where one is given.
+    pub(super) fn security(&mut self, machine: &Machine<'_>) {
+        let bundle = self.read("root-certificates", &kind::Path);
+        if self.is_on("insecure") {
+            if bundle.is_some() {
+                let advice = "keep one of them; --insecure=false overrides the environment and the file";
+                self.refuse(&["insecure", "root-certificates"], "--insecure contradicts --root-certificates", advice);
             }
-            return (Some(Security::Plaintext), None);
+            return;
         }
         // In a file that cannot be read the answer may stand.
-        if bundle.is_none() && self.raw.incomplete {
-            return (None, None);
+        if bundle.is_none() && self.given.incomplete {
+            return;
         }
         match (machine.trust)(bundle.as_deref()) {
-            Ok(trust) => (Some(Security::Tls(trust)), bundle),
+            Ok(trust) => self.checked.config.superlink.security = Security::Tls(trust),
             Err(why) => {
-                let (what, advice) = match bundle {
-                    Some(_) => (why, "give a PEM file with the certificates of the authorities that you trust"),
-                    None => (why, "give some with --root-certificates; if the SuperLink has no TLS, add --insecure"),
+                let advice = match bundle {
+                    Some(_) => "give a PEM file with the certificates of the authorities that you trust",
+                    None => "give some with --root-certificates; if the SuperLink has no TLS, add --insecure",
                 };
-                self.refuse(&["root-certificates"], format!("--root-certificates: {what}"), advice);
-                (None, bundle)
+                self.refuse(&["root-certificates"], format!("--root-certificates: {why}"), advice);
             }
         }
+        self.checked.root_certificates = bundle;
     }
 
-    pub(super) fn transport(&mut self) -> TransportChoice {
-        let choices =
-            [("auto", TransportChoice::Auto), ("grpc", TransportChoice::Grpc), ("http", TransportChoice::Http)];
-        let given = self.raw.args.link.transport.as_deref();
-        let transport = self.choice("transport", given, &choices);
-        if !self.raw.args.compatibility.grpc_rere {
-            return transport;
+    pub(super) fn transport(&mut self) {
+        if !self.is_on("grpc-rere") {
+            return;
         }
-        if transport == TransportChoice::Http {
+        if self.checked.config.transport == TransportChoice::Http {
             let what = "--grpc-rere contradicts --transport http";
             self.refuse(&["grpc-rere", "transport"], what, "keep one of them, or none: the transport is found out");
         }
-        if given.is_none() { TransportChoice::Grpc } else { transport }
+        if !self.is_given("transport") {
+            self.checked.config.transport = TransportChoice::Grpc;
+        }
     }
 
-    pub(super) fn link_keepalive(&mut self) -> Keepalive {
-        let args = &self.raw.args.link;
-        let (interval, timeout) = self.keepalive(
-            args.keepalive_interval.as_deref(),
-            args.keepalive_timeout.as_deref(),
-            (KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT),
-        );
-        Keepalive { interval: Some(interval), timeout }
+    pub(super) fn keepalive_of_link(&mut self) {
+        let Keepalive { interval, timeout } = Keepalive::default();
+        let (interval, timeout) = self.keepalive((interval.unwrap_or(timeout), timeout));
+        self.checked.config.keepalive = Keepalive { interval: Some(interval), timeout };
     }
 }

@@ -1,32 +1,16 @@
-//! Checks of what apps may use of the machine.
+//! Checks of which GPUs apps may use.
 
-use trellis_node::config::{Gpus, Resources, WhenMissing};
+use trellis_node::config::Gpus;
 
-use super::{Checker, MIB};
+use super::Checker;
 
-/// Below it no Python starts.
-const SMALLEST_APP_BYTES: u64 = 32 * MIB;
-const FEWEST_CPUS: f64 = 0.01;
-const MOST_CPUS: f64 = 65536.0;
 /// CUDA's way to say that no GPU is to be seen.
 const NO_DEVICE: &str = "-1";
 
 impl Checker<'_> {
-    pub(super) fn resources(&mut self) -> Resources {
-        let args = &self.raw.args.resources;
-        let missing = [("warn", WhenMissing::Warn), ("refuse", WhenMissing::Refuse)];
-        Resources {
-            gpus: self.gpus(),
-            gpu_missing: self.choice("gpu-missing", args.gpu_missing.as_deref(), &missing),
-            gpu_memory_fraction: self.share(args.gpu_memory_fraction.as_deref()),
-            app_cpus: self.cpus(args.app_cpus.as_deref()),
-            app_memory_bytes: self.size("app-memory", args.app_memory.as_deref(), SMALLEST_APP_BYTES, u64::MAX),
-        }
-    }
-
-    fn gpus(&mut self) -> Gpus {
-        let args = &self.raw.args.resources;
-        match (args.gpus.as_deref(), args.cuda_visible_devices.as_deref()) {
+    /// `--gpus` and `--cuda-visible-devices`.
+    pub(in crate::supernode) fn gpus(&mut self) {
+        self.checked.config.resources.gpus = match (self.text("gpus"), self.text("cuda-visible-devices")) {
             (Some(_), Some(_)) => {
                 let what = "--gpus and --cuda-visible-devices say the same and are both set";
                 self.refuse(&["gpus", "cuda-visible-devices"], what, "keep one of them");
@@ -45,7 +29,7 @@ impl Checker<'_> {
                 Err(_) => self.devices("gpus", text, "use none, all, a number, or a list like 0,1"),
             },
             (None, Some(list)) => self.devices("cuda-visible-devices", list, "write it like 0,1 or GPU-8932f937-d72c"),
-        }
+        };
     }
 
     fn devices(&mut self, name: &str, list: &str, advice: &str) -> Gpus {
@@ -57,26 +41,5 @@ impl Checker<'_> {
             self.refuse(&[name], format!("--{name}: {list:?} is no list of GPUs"), advice);
         }
         Gpus::These(devices)
-    }
-
-    fn share(&mut self, given: Option<&str>) -> Option<f64> {
-        let name = "gpu-memory-fraction";
-        let text = given?;
-        let share = text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0);
-        if share.is_none() {
-            let what = format!("--{name}: {text:?} is not a number above 0 and up to 1");
-            self.refuse(&[name], what, "write it like 0.5");
-        }
-        share
-    }
-
-    fn cpus(&mut self, given: Option<&str>) -> Option<f64> {
-        let text = given?;
-        let cpus = text.parse().ok().filter(|cpus| (FEWEST_CPUS..=MOST_CPUS).contains(cpus));
-        if cpus.is_none() {
-            let what = format!("--app-cpus: {text:?} is not a number of CPUs");
-            self.refuse(&["app-cpus"], what, "write it like 2 or 1.5");
-        }
-        cpus
     }
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use trellis_node::config::{Backoff, Retry};
+use trellis_node::config::{Backoff, FIRST_BACKOFF, MAX_BACKOFF};
 
 use super::Checker;
 use crate::duration;
+use crate::settings::kind::{Choice, Time};
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Below the 60 s after which a SuperLink counts a silent node as gone: one that comes back is found in time.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-const MOST_PAUSE: Duration = Duration::from_secs(3600);
+const PAUSE: Time = Time { max: Duration::from_secs(3600) };
+/// Whether every pause is the same.
+const FIXED: Choice<bool> = Choice(&[("exponential", false), ("fixed", true)]);
 
 /// What a limit of 0 means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,28 +21,38 @@ pub enum Zero {
     Never,
 }
 
+/// How many retries, in the words that mean the same whatever the program is called.
+pub fn max_retries(limit: Option<u64>) -> String {
+    match limit {
+        None => "unlimited".to_owned(),
+        Some(0) => "never".to_owned(),
+        Some(retries) => retries.to_string(),
+    }
+}
+
+/// How long without a link, in words.
+pub fn max_wait(limit: Option<Duration>) -> String {
+    match limit {
+        None => "unlimited".to_owned(),
+        Some(Duration::ZERO) => "never".to_owned(),
+        Some(time) if time.subsec_nanos() == 0 => duration::show(time),
+        Some(time) => time.as_secs_f64().to_string(),
+    }
+}
+
 impl Checker<'_> {
-    pub(super) fn retry(&mut self, zero: Zero) -> Retry {
-        let args = &self.raw.args.retry;
-        let max_retries = self.limit("max-retries", args.max_retries.as_deref(), zero, 0, |text| text.parse().ok());
-        let max_wait = self.limit("max-wait-time", args.max_wait_time.as_deref(), zero, Duration::ZERO, |text| {
+    pub(super) fn limits_of_retry(&mut self, zero: Zero) {
+        self.checked.config.retry.max_retries = self.limit("max-retries", zero, 0, |text| text.parse().ok());
+        self.checked.config.retry.max_wait = self.limit("max-wait-time", zero, Duration::ZERO, |text| {
             // A number alone is seconds, as in Flower.
             let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
             seconds.or_else(|| duration::parse(text))
         });
-        Retry { max_retries, max_wait, backoff: self.backoff() }
     }
 
     /// A number, or one of two words; `None` is no limit.
-    fn limit<T: PartialEq>(
-        &mut self,
-        name: &str,
-        given: Option<&str>,
-        zero: Zero,
-        none: T,
-        read: impl Fn(&str) -> Option<T>,
-    ) -> Option<T> {
-        match given? {
+    fn limit<T: PartialEq>(&mut self, name: &str, zero: Zero, none: T, read: impl Fn(&str) -> Option<T>) -> Option<T> {
+        match self.text(name)? {
             "unlimited" => None,
             "never" => Some(none),
             text => match read(text) {
@@ -65,24 +75,24 @@ impl Checker<'_> {
         }
     }
 
-    fn backoff(&mut self) -> Backoff {
-        let args = &self.raw.args.retry;
-        let fixed = self.choice("backoff", args.backoff.as_deref(), &[("exponential", false), ("fixed", true)]);
-        let first = self.duration("backoff-first", args.backoff_first.as_deref(), MOST_PAUSE).unwrap_or(FIRST_PAUSE);
-        let cap = self.duration("backoff-max", args.backoff_max.as_deref(), MOST_PAUSE);
+    pub(in crate::supernode) fn backoff(&mut self) {
+        let fixed = self.read("backoff", &FIXED) == Some(true);
+        let first = self.read("backoff-first", &PAUSE).unwrap_or(FIRST_BACKOFF);
+        let cap = self.read("backoff-max", &PAUSE);
         if fixed {
             if cap.is_some() {
                 self.warn("--backoff-max has no effect with --backoff fixed: every pause is --backoff-first");
             }
-            return Backoff::Fixed(first);
+            self.checked.config.retry.backoff = Backoff::Fixed(first);
+            return;
         }
         // Who gives a long first pause alone wants no refusal because of the default.
-        let cap = cap.unwrap_or(LONGEST_PAUSE.max(first));
+        let cap = cap.unwrap_or(MAX_BACKOFF.max(first));
         if cap < first {
             let pair = format!("--backoff-first {} and --backoff-max {}", duration::show(first), duration::show(cap));
             let what = format!("{pair} do not fit: the first pause would be the longest");
             self.refuse(&["backoff-first", "backoff-max"], what, "give a shorter first pause, or a longer longest one");
         }
-        Backoff::Exponential { first, cap }
+        self.checked.config.retry.backoff = Backoff::Exponential { first, cap };
     }
 }

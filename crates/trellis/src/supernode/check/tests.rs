@@ -13,13 +13,12 @@ use trellis_node::config::{
 use trellis_sandbox::{DataPath, Mode, Network};
 use trellis_wire::proto::scalar::Scalar;
 
-use super::{Checked, Machine, SupernodeArgs, Surroundings, Zero, check};
+use super::{Checked, Machine, Surroundings, Zero, check};
 use crate::logging::LogFormat;
-use crate::settings::gather::{Outside, gather};
+use crate::settings::given::{Given, Outside, gather};
 use crate::settings::scan::scan;
-use crate::settings::{Flags, Problem, RawArgs};
-use crate::supernode::args::SUPERNODE;
-use crate::supernode::print;
+use crate::settings::{Flags, Problem, print};
+use crate::supernode::table::{SUPERNODE, rows};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g";
 /// An authority. Nobody has its key.
@@ -38,8 +37,8 @@ fn words(line: &str) -> Vec<OsString> {
 }
 
 /// Arguments as they would be gathered; `file` is what `/etc/node.toml` holds.
-fn raw(line: &str, file: &str) -> RawArgs<SupernodeArgs> {
-    let flags = Flags::new::<SupernodeArgs>("trellis supernode", &SUPERNODE);
+fn raw(line: &str, file: &str) -> Given {
+    let flags = Flags::new("trellis supernode", &SUPERNODE);
     let outside = Outside { environment: &BTreeMap::new(), read_file: &|_| Ok(file.to_owned()), base: None };
     gather(scan(&words(line), &flags), &flags, &outside)
 }
@@ -343,9 +342,9 @@ fn the_way_to_the_superlink() {
     ] {
         assert_eq!(good(line).config.transport, expected, "{line}");
     }
-    let Checked { config, given, .. } = checked("--root-certificates ca.pem", "").expect("TLS");
+    let Checked { config, root_certificates, .. } = checked("--root-certificates ca.pem", "").expect("TLS");
     assert!(matches!(config.superlink.security, Security::Tls(_)));
-    assert_eq!(given.root_certificates.as_deref(), Some(Path::new("/here/ca.pem")));
+    assert_eq!(root_certificates.as_deref(), Some(Path::new("/here/ca.pem")));
 }
 
 #[test]
@@ -503,7 +502,7 @@ fn a_printed_configuration_means_the_same() {
              --log-file l --log-level DEBUG",
         ),
     ] {
-        let printed = |checked: &Checked, raw: &RawArgs<SupernodeArgs>| print::config_file(checked, &raw.sources);
+        let printed = |checked: &Checked, given: &Given| print::config_file(&SUPERNODE, &rows(checked), given);
         let once = check_as(zero, line, "").unwrap_or_else(|problems| panic!("{line}: {problems:?}"));
         let first = printed(&once, &raw(line, ""));
         // Whatever the program is called that reads it.
@@ -513,7 +512,7 @@ fn a_printed_configuration_means_the_same() {
             let values = |text: &str| -> Vec<String> {
                 text.lines().map(|line| line.split("  # ").next().unwrap_or_default().trim().to_owned()).collect()
             };
-            assert_eq!(values(&printed(&again, &RawArgs::default())), values(&first), "{line}");
+            assert_eq!(values(&printed(&again, &Given::default())), values(&first), "{line}");
         }
     }
 }

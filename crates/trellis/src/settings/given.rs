@@ -5,26 +5,46 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::FromArgMatches;
-
 use super::config_file::{self, FileSettings};
-use super::flags::{Flags, Kind};
+use super::flags::Flags;
 use super::problem::{Problem, Source};
 use super::scan::Scanned;
+use super::table::{Shape, name_in, variable_of};
 
-const PREFIX: &str = "TRELLIS_";
+/// The text of a switch that is on.
+pub const ON: &str = "true";
+const OFF: &str = "false";
 
 /// What was asked for, not yet checked.
 #[derive(Debug, Default)]
-pub struct RawArgs<A> {
-    pub args: A,
-    /// Where each given setting came from, by flag name.
-    pub sources: BTreeMap<String, Source>,
+pub struct Given {
+    /// Each given setting and the place it came from, by its name.
+    values: BTreeMap<String, (String, Source)>,
     /// Mistakes found on the way.
     pub problems: Vec<Problem>,
     pub warnings: Vec<String>,
     /// A configuration file could not be read, so that a missing setting says nothing.
     pub incomplete: bool,
+}
+
+impl Given {
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(|(text, _)| text.as_str())
+    }
+
+    /// Whether a switch is on.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.text(name) == Some(ON)
+    }
+
+    pub fn list(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.text(name).into_iter().flat_map(|text| text.split(','))
+    }
+
+    /// The place of a setting, unless no place gives it.
+    pub fn source(&self, name: &str) -> Option<&Source> {
+        self.values.get(name).map(|(_, source)| source)
+    }
 }
 
 /// The outside world, as far as gathering needs it.
@@ -36,11 +56,11 @@ pub struct Outside<'a> {
 }
 
 /// Merges what the command line says with environment and file.
-pub fn gather<A: FromArgMatches + Default>(scanned: Scanned, flags: &Flags, outside: &Outside<'_>) -> RawArgs<A> {
-    let mut raw: RawArgs<A> = RawArgs { problems: scanned.problems, ..RawArgs::default() };
+pub fn gather(scanned: Scanned, flags: &Flags, outside: &Outside<'_>) -> Given {
+    let mut given = Given { problems: scanned.problems, ..Given::default() };
     // From the weakest place to the strongest: a later one replaces an earlier one.
     let mut merged: BTreeMap<String, (String, Source)> = BTreeMap::new();
-    let environment = environment_settings(flags, outside.environment, &mut raw);
+    let environment = environment_settings(flags, outside.environment, &mut given);
     let command_line =
         joined(scanned.values, flags).into_iter().map(|(name, value)| (name, value, Source::CommandLine));
     let stronger: Vec<_> = environment.into_iter().chain(command_line).collect();
@@ -49,27 +69,18 @@ pub fn gather<A: FromArgMatches + Default>(scanned: Scanned, flags: &Flags, outs
     let config = config.map(|(_, path, source)| read_config(Path::new(path), source, flags, outside));
     let base = outside.base.map(|path| read_config(path, &Source::CommandLine, flags, outside));
     for file in base.into_iter().chain(config) {
-        raw.problems.extend(file.problems);
-        raw.incomplete |= file.incomplete;
+        given.problems.extend(file.problems);
+        given.incomplete |= file.incomplete;
         merged.extend(file.values.into_iter().map(|(name, value, source)| (name, (value, source))));
     }
     merged.extend(stronger.into_iter().map(|(name, value, source)| (name, (value, source))));
-
-    let mut arguments = Vec::new();
     for (name, (value, source)) in merged {
-        match as_argument(&name, &value, flags) {
-            Ok(argument) => {
-                arguments.extend(argument);
-                raw.sources.insert(name, source);
-            }
-            Err((what, advice)) => raw.problems.push(Problem::new(what, source.locate(&name), advice)),
+        match plain(&name, value, flags) {
+            Ok(value) => drop(given.values.insert(name, (value, source))),
+            Err((what, advice)) => given.problems.push(Problem::new(what, source.locate(&name), advice)),
         }
     }
-    match flags.parse(arguments) {
-        Ok(args) => raw.args = args,
-        Err(error) => raw.problems.push(Problem::new(error.to_string(), "command line", "see the help")),
-    }
-    raw
+    given
 }
 
 /// Makes one setting of a list that was given in several parts.
@@ -77,32 +88,29 @@ fn joined(values: Vec<(String, String)>, flags: &Flags) -> Vec<(String, String)>
     let mut settings: Vec<(String, String)> = Vec::new();
     for (name, value) in values {
         match settings.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, list)) if flags.kind(&name) == Some(Kind::List) => *list = format!("{list},{value}"),
+            Some((_, list)) if flags.shape(&name) == Some(Shape::List) => *list = format!("{list},{value}"),
             _ => settings.push((name, value)),
         }
     }
     settings
 }
 
-fn environment_settings<A>(
+fn environment_settings(
     flags: &Flags,
     environment: &BTreeMap<String, OsString>,
-    raw: &mut RawArgs<A>,
+    given: &mut Given,
 ) -> Vec<(String, String, Source)> {
     let mut found = Vec::new();
-    let flower = flags.flower_variables().iter();
-    let flower = flower.filter_map(|(variable, name)| Some((*name, *variable, environment.get(*variable)?)));
+    let flower = flags.flower_variables();
+    let flower = flower.filter_map(|(variable, name)| Some((name, variable, environment.get(variable)?)));
     let names: BTreeMap<String, &str> = flags.settings().map(|name| (variable_of(name), name)).collect();
-    let ours =
-        environment.iter().filter(|(variable, _)| variable.starts_with(PREFIX)).filter_map(|(variable, value)| {
-            match names.get(variable.as_str()) {
-                Some(name) => Some((*name, variable.as_str(), value)),
-                None => {
-                    raw.warnings.extend(misspelt(variable, flags));
-                    None
-                }
-            }
-        });
+    let ours = environment.iter().filter_map(|(variable, value)| match names.get(variable.as_str()) {
+        Some(name) => Some((*name, variable.as_str(), value)),
+        None => {
+            given.warnings.extend(misspelt(variable, flags));
+            None
+        }
+    });
     for (name, variable, value) in flower.chain(ours) {
         let source = Source::Environment(variable.to_owned());
         match value.to_str() {
@@ -113,20 +121,16 @@ fn environment_settings<A>(
             Some(value) => found.push((name.to_owned(), value.to_owned(), source)),
             None => {
                 let what = format!("{variable} is not valid UTF-8");
-                raw.problems.push(Problem::new(what, source.to_string(), "rename the file, or use a link to it"));
+                given.problems.push(Problem::new(what, source.to_string(), "rename the file, or use a link to it"));
             }
         }
     }
     found
 }
 
-fn variable_of(name: &str) -> String {
-    format!("{PREFIX}{}", name.to_uppercase().replace('-', "_"))
-}
-
 /// A variable of ours that is close to one we read. Others may belong to something else: nothing is said.
 fn misspelt(variable: &str, flags: &Flags) -> Option<String> {
-    let meant = flags.suggest(variable.strip_prefix(PREFIX)?)?;
+    let meant = flags.suggest(name_in(variable)?)?;
     let meant = flags.settings().find(|name| *name == meant)?;
     Some(format!("environment variable {variable} is not known and ignored; did you mean {}?", variable_of(meant)))
 }
@@ -142,27 +146,27 @@ fn read_config(path: &Path, source: &Source, flags: &Flags, outside: &Outside<'_
     }
 }
 
-/// The setting as clap reads it; a switch that is off is no argument at all.
-fn as_argument(name: &str, value: &str, flags: &Flags) -> Result<Option<String>, (String, String)> {
-    match flags.kind(name) {
-        Some(Kind::Switch) => match value.to_lowercase().as_str() {
-            "true" | "yes" | "on" | "1" => Ok(Some(format!("--{name}"))),
-            "false" | "no" | "off" | "0" => Ok(None),
+/// The value in one spelling.
+fn plain(name: &str, value: String, flags: &Flags) -> Result<String, (String, String)> {
+    match flags.shape(name) {
+        Some(Shape::Switch) => match value.to_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Ok(ON.to_owned()),
+            "false" | "no" | "off" | "0" => Ok(OFF.to_owned()),
             _ => Err((format!("{value:?} is neither true nor false"), "write true or false".to_owned())),
         },
         _ if value.is_empty() => Err((format!("--{name} has no value"), "give one, or leave it out".to_owned())),
-        _ => Ok(Some(format!("--{name}={value}"))),
+        _ => Ok(value),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::sample::{self, Sample};
+    use crate::settings::sample;
     use crate::settings::scan::scan;
 
     /// Gathers from a command line, `NAME=value` variables and the text of a file.
-    fn raw(line: &str, environment: &str, file: &str) -> RawArgs<Sample> {
+    fn raw(line: &str, environment: &str, file: &str) -> Given {
         let flags = sample::flags();
         let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let environment = environment
@@ -200,8 +204,8 @@ mod tests {
         ] {
             let raw = raw(line, environment, file);
             assert!(raw.problems.is_empty(), "{line}: {:?}", raw.problems);
-            assert_eq!(raw.args.fleet_api_address.as_deref(), expected, "{line} {environment}");
-            let found = raw.sources.get("fleet-api-address").map(ToString::to_string);
+            assert_eq!(raw.text("fleet-api-address"), expected, "{line} {environment}");
+            let found = raw.source("fleet-api-address").map(ToString::to_string);
             assert_eq!(found.as_deref(), place, "{line} {environment}");
         }
     }
@@ -216,7 +220,7 @@ mod tests {
             ("--config link.toml --insecure=false", "", false),
             ("", "TRELLIS_INSECURE=ON", true),
         ] {
-            assert_eq!(raw(line, environment, file).args.insecure, expected, "{line} {environment}");
+            assert_eq!(raw(line, environment, file).is_on("insecure"), expected, "{line} {environment}");
         }
     }
 
@@ -233,14 +237,14 @@ mod tests {
         ] {
             let raw = raw(line, environment, file);
             assert!(raw.problems.is_empty(), "{line}: {:?}", raw.problems);
-            assert_eq!(raw.args.endpoint, expected, "{line} {environment} {file}");
+            assert_eq!(raw.list("endpoint").collect::<Vec<_>>(), expected, "{line} {environment} {file}");
         }
     }
 
     #[test]
     fn a_variable_of_kubernetes_is_not_ours() {
-        assert_eq!(raw("", "TRELLIS_PORT=tcp://10.0.0.1:80", "").args.port, None);
-        assert_eq!(raw("", "TRELLIS_PORT=80", "").args.port.as_deref(), Some("80"));
+        assert_eq!(raw("", "TRELLIS_PORT=tcp://10.0.0.1:80", "").text("port"), None);
+        assert_eq!(raw("", "TRELLIS_PORT=80", "").text("port"), Some("80"));
     }
 
     #[test]
@@ -248,7 +252,7 @@ mod tests {
         for (environment, expected) in
             [("FLWR_LOG_LEVEL=DEBUG", "DEBUG"), ("FLWR_LOG_LEVEL=DEBUG TRELLIS_LOG_LEVEL=warn", "warn")]
         {
-            assert_eq!(raw("", environment, "").args.log.log_level.as_deref(), Some(expected), "{environment}");
+            assert_eq!(raw("", environment, "").text("log-level"), Some(expected), "{environment}");
         }
     }
 

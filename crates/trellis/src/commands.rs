@@ -1,0 +1,104 @@
+//! The sub-commands of `trellis`, as declared to clap.
+
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::settings::Program;
+use crate::{
+    account, app, appliance, apply, audit, connect, doctor, down, help, image, keep, login, model, node, nodes,
+    operator, pki, remote, run, runs, schema, serverapp, status, token, top, up, whoami,
+};
+use crate::{server::SERVER, superlink::SUPERLINK, supernode::SUPERNODE, version::VERSION};
+
+const AFTER_HELP: &str = "\
+Examples:
+  trellis up --demo                   see a federation train on this machine
+  trellis up                          start one, for `flwr run . local` and `trellis run`
+  trellis apply -f federation.yaml    make one as a document says
+  trellis status                      how federations are, and why
+  trellis run                         train on it; without any, in one process
+  trellis superlink --insecure        serve a federation on this machine, to try it out
+  trellis superlink --help            all its flags, with examples
+  trellis supernode --insecure        take part in it with this machine
+  trellis pki --help                  certificates for a SuperLink, from nothing to rotation
+  trellis nodes                       who takes part, and which version of Flower each node speaks
+  trellis model ls                    the checkpoints of native trainings on this machine
+  trellis top                         federations, nodes and runs, live
+  trellis doctor                      what is wrong with this machine, and what to do about it
+";
+
+/// Runs Flower federations anywhere, from one description.
+#[derive(Parser)]
+#[command(name = "trellis", version = VERSION, after_help = AFTER_HELP)]
+struct Trellis {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Up(up::UpArgs),
+    Down(down::DownArgs),
+    Plan(apply::PlanArgs),
+    Apply(apply::ApplyArgs),
+    Delete(apply::DeleteArgs),
+    Status(status::StatusArgs),
+    /// Serve a federation; also when called as flower-superlink
+    Superlink,
+    /// Take part in a federation; also when called as flower-supernode
+    Supernode,
+    Run(Box<run::RunArgs>),
+    Runs(runs::RunsArgs),
+    Logs(runs::LogsArgs),
+    Stop(runs::StopArgs),
+    Scale(runs::ScaleArgs),
+    /// Keep federations as their documents say, and serve the API and the page
+    Server,
+    #[command(hide = true)]
+    Keep(keep::KeepArgs),
+    /// Make and renew certificates, and say which ones clients shall trust
+    Pki(pki::PkiArgs),
+    #[command(hide = true)]
+    Serverapp(serverapp::ServerappArgs),
+    Model(model::ModelArgs),
+    App(Box<app::AppArgs>),
+    Appliance(Box<appliance::ApplianceArgs>),
+    Image(Box<image::ImageArgs>),
+    Operator(operator::OperatorArgs),
+    Nodes(nodes::NodesArgs),
+    Node(node::NodeArgs),
+    Account(account::AccountArgs),
+    Token(token::TokenArgs),
+    Audit(audit::AuditArgs),
+    Login(login::LoginArgs),
+    Whoami(whoami::WhoamiArgs),
+    Connect(connect::ConnectArgs),
+    Doctor(doctor::DoctorArgs),
+    Top(top::TopArgs),
+    Schema(schema::SchemaArgs),
+    /// Print the version of this program
+    Version(remote::OutputArgs),
+    /// Print completions for a shell, to be read by it at start-up
+    Completions {
+        shell: clap_complete::Shell,
+    },
+}
+
+/// The command that the arguments name; or help, version or a refusal, which is to be shown. `called` is how the user
+/// calls this program.
+pub fn parse(called: &'static str, arguments: Vec<OsString>) -> Result<Command, clap::Error> {
+    let matches = help::arranged(declared().bin_name(called)).try_get_matches_from(arguments)?;
+    Trellis::from_arg_matches(&matches).map(|trellis| trellis.command)
+}
+
+/// Everything that clap knows about this program.
+pub fn declared() -> clap::Command {
+    fn with<C>(program: &'static Program<C>) -> impl FnOnce(clap::Command) -> clap::Command {
+        |command| program.arguments(command)
+    }
+    Trellis::command()
+        .mut_subcommand("superlink", with(&SUPERLINK))
+        .mut_subcommand("supernode", with(&SUPERNODE))
+        .mut_subcommand("server", with(&SERVER))
+}
