@@ -4,6 +4,8 @@ use crate::Release;
 
 /// `flwr` reads connections from its home directory, not from the app's pyproject.toml.
 pub const CLI_READS_HOME: Release = Release::of(26);
+/// Every call of a ServerApp carries a token.
+pub const APPS_HAVE_TOKENS: Release = Release::of(28);
 /// Bundles of apps are in the SuperLink's database, not in files beside it.
 pub const APPS_IN_DATABASE: Release = Release::of(29);
 /// App-side calls are refused unless both sides have the same release.
@@ -42,16 +44,12 @@ impl Release {
             _ => AppApi::Shared,
         }
     }
-
-    /// The flag by which `flower-superexec` takes the address of its SuperLink or SuperNode.
-    pub fn superexec_address_flag(self) -> &'static str {
-        if self < RUNTIME_API_ADDRESS { "--appio-api-address" } else { "--runtime-api-address" }
-    }
 }
 
 /// By name, for readers outside Rust.
 pub const CHANGES: &[(&str, Release)] = &[
     ("cli_reads_home", CLI_READS_HOME),
+    ("apps_have_tokens", APPS_HAVE_TOKENS),
     ("apps_in_database", APPS_IN_DATABASE),
     ("apps_compare_releases", APPS_COMPARE_RELEASES),
     ("superexec_tls", SUPEREXEC_TLS),

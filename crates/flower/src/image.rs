@@ -31,6 +31,11 @@ impl<'i> Image<'i> {
         }
     }
 
+    /// The name of the image that Flower publishes with a program: `superlink`, `supernode` or `superexec`.
+    pub fn published(program: &str, version: impl std::fmt::Display) -> String {
+        format!("{OFFICIAL_REPOSITORY}/{program}:{version}")
+    }
+
     /// An image that Flower publishes, or a copy of it in another registry.
     pub fn is_official(&self) -> bool {
         let mut parts = self.repository.rsplit('/');

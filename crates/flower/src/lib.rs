@@ -1,23 +1,27 @@
-//! Flower's releases: what changed in which one ([`changes`]), which of them work together ([`skew`]), and which one an
-//! [`Image`] holds. Pure; knows no platform and no process.
+//! Flower's releases: what changed in which one ([`changes`]), which of them work together ([`skew`]), which one an [`Image`]
+//! holds, and how programs of each one, and ours, are started ([`launch`]). Pure; starts nothing.
 
 pub mod changes;
 mod image;
+pub mod isolation;
+pub mod launch;
 mod release;
 pub mod skew;
 
 pub use image::Image;
+pub use isolation::Isolation;
 pub use release::Release;
 pub use skew::Skew;
 
 use std::fmt;
 
 /// The program behind a SuperLink, SuperNode or SuperExec.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Program {
     Trellis,
     Flower(Release),
     /// Called with the arguments of Flower up to 1.34.
+    #[default]
     Unknown,
 }
 

@@ -2,6 +2,7 @@
 
 mod clock;
 pub mod kube;
+pub mod launch;
 pub mod ports;
 pub mod processes;
 mod stand_in;
