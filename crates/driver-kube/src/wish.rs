@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use trellis_flower::Image;
+use trellis_flower::launch::{Argument, Common, Keepalive};
 use trellis_kube::federation as kube;
 use trellis_kube::render::{Durability, Ground, Trust};
-use trellis_plan::{CoordinatorSpec, Desired, Keepalive, NodeSpec, Spec};
+use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, Spec};
 use trellis_spec::{ConfigValue, Exposure, Gpu, GpuVendor, Isolation, KubeSite, Persistence, Resources, Runtime, Tls};
 
 use crate::names::Called;
@@ -216,10 +218,7 @@ fn base(
     };
     kube::Spec {
         mode: kube::Mode::StatefulSet,
-        isolation_mode: match isolation {
-            Isolation::Process => kube::Isolation::Process,
-            Isolation::Subprocess => kube::Isolation::Subprocess,
-        },
+        isolation_mode: isolation,
         version,
         insecure: Some(*tls == Tls::Off),
         superlink,
@@ -238,7 +237,7 @@ fn base(
 fn image(runtime: &Runtime, own: Option<&str>, site: Option<&str>, program: &Option<String>, role: &str) -> String {
     match (own.or(site), runtime) {
         (Some(image), _) => image.to_owned(),
-        (None, Runtime::Flower(version)) => format!("flwr/{role}:{version}"),
+        (None, Runtime::Flower(version)) => Image::published(role, version),
         (None, Runtime::Trellis) => {
             format!("trellis-{role}:{}", program.as_deref().unwrap_or(env!("CARGO_PKG_VERSION")))
         }
@@ -247,7 +246,7 @@ fn image(runtime: &Runtime, own: Option<&str>, site: Option<&str>, program: &Opt
 
 fn superexec(runtime: &Runtime, isolation: Isolation, image: &str) -> Option<String> {
     (isolation == Isolation::Process).then(|| match runtime {
-        Runtime::Flower(version) => format!("flwr/superexec:{version}"),
+        Runtime::Flower(version) => Image::published("superexec", version),
         Runtime::Trellis => image.to_owned(),
     })
 }
@@ -297,12 +296,10 @@ fn pod_template(site: &KubeSite) -> Option<Value> {
     (!spec.is_empty()).then(|| json!({ "spec": spec }))
 }
 
+/// The resource has no field for it.
 fn keepalive(runtime: &Runtime, keepalive: Option<Keepalive>) -> Vec<String> {
-    let Some(Keepalive { interval_s, timeout_s }) = keepalive.filter(|_| *runtime == Runtime::Trellis) else {
-        return Vec::new();
-    };
-    let flags = [("--keepalive-interval", interval_s), ("--keepalive-timeout", timeout_s)];
-    flags.into_iter().map(|(flag, seconds)| format!("{flag}={seconds}s")).collect()
+    let common = Common { keepalive, program: runtime.program(), ..Common::default() };
+    common.keepalive().iter().map(Argument::joined).collect()
 }
 
 fn endpoint_names(spec: &CoordinatorSpec) -> Vec<String> {

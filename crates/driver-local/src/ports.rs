@@ -86,7 +86,7 @@ fn wanted<'a>(spec: &Spec, ports: &'a mut Ports) -> Vec<Wanted<'a>> {
 }
 
 /// Ours finds a port by itself, unless others must know it.
-fn serves_apps(spec: &NodeSpec) -> bool {
+pub fn serves_apps(spec: &NodeSpec) -> bool {
     spec.runtime != Runtime::Trellis || spec.isolation == Isolation::Process
 }
 

@@ -1,14 +1,14 @@
 //! What is started for a part, as plain data: programs with arguments and environment, and whom to ask whether they work.
 //!
-//! Pure: whoever writes a recipe opens nothing and starts nothing. Ports, certificates and keys are there when it is asked
-//! for, and where they are is said by the [`Place`]. One file for each runtime.
+//! Pure: a recipe opens nothing and starts nothing. Ports, certificates and keys exist already; the [`Place`] says where they
+//! are. Which arguments say so is in `trellis_flower::launch`.
 
 mod containers;
-mod flower;
 mod node_config;
+mod superlink;
+mod supernode;
 #[cfg(test)]
 pub mod testing;
-mod trellis;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,12 +17,16 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use trellis_client::fleet::Transport;
+use trellis_flower::Isolation;
+use trellis_flower::launch::{Common, Launch, Sandbox};
 use trellis_plan::{Addresses, CoordinatorSpec, NodeSpec, ResourceId, Spec};
 use trellis_spec::Runtime;
 
 use self::containers::Engine;
-use self::flower::Programs;
-pub use self::trellis::admin_token;
+pub use self::superlink::admin_token;
+use crate::packages;
+
+const FLOWER_HOME: &str = "flower-home";
 
 /// Everything about this machine that a recipe needs.
 #[derive(Debug, Clone, PartialEq)]
@@ -140,10 +144,7 @@ pub fn coordinator(spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<
     if let Some(engine) = Engine::of(spec.containers) {
         return containers::coordinator(engine, spec, place);
     }
-    match &spec.runtime {
-        Runtime::Trellis => trellis::coordinator(spec, place),
-        Runtime::Flower(version) => flower::coordinator(*version, spec, place, Programs::Machine),
-    }
+    superlink::recipe(spec, place, Programs::Machine)
 }
 
 /// The recipe of a node, or everything that stands in its way.
@@ -151,10 +152,7 @@ pub fn node(spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
     if let Some(engine) = Engine::of(spec.containers) {
         return containers::node(engine, spec, place);
     }
-    match &spec.runtime {
-        Runtime::Trellis => trellis::node(spec, place),
-        Runtime::Flower(version) => flower::node(*version, spec, place, Programs::Machine),
-    }
+    Ok(supernode::recipe(spec, place, Programs::Machine))
 }
 
 pub fn recipe(spec: &Spec, place: &Place) -> Result<Recipe, Vec<String>> {
@@ -172,8 +170,7 @@ impl Place {
 
     /// Where it is reached from this machine.
     pub fn reached(&self, port: u16) -> SocketAddr {
-        let ip = if self.listen.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { self.listen };
-        SocketAddr::new(ip, port)
+        reached(self.listens(port))
     }
 
     /// Where apps connect: without TLS, so from this machine only.
@@ -184,6 +181,72 @@ impl Place {
     pub fn trust(&self) -> Option<&Path> {
         self.tls.as_ref().and_then(|tls| tls.trust.as_deref())
     }
+}
+
+/// Where something that listens is reached from this machine.
+fn reached(address: SocketAddr) -> SocketAddr {
+    let ip = if address.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
+    SocketAddr::new(ip, address.port())
+}
+
+/// The version that a program will say it has, where it cannot be asked.
+fn version(runtime: &Runtime) -> Option<String> {
+    match runtime {
+        Runtime::Trellis => None,
+        Runtime::Flower(release) => Some(release.to_string()),
+    }
+}
+
+/// Where the programs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Programs {
+    /// On this machine; official ones are found or installed before each start.
+    Machine,
+    /// In an image that brings them.
+    Image,
+}
+
+impl Programs {
+    /// What both programs have because of this machine.
+    fn common(self, runtime: &Runtime, isolation: Isolation, place: &Place) -> Common {
+        Common {
+            // As far as this machine supports it.
+            sandbox: (isolation == Isolation::Subprocess).then_some(Sandbox::BestEffort),
+            home: Some(place.state.join(FLOWER_HOME)),
+            search_path: (self == Programs::Machine).then(|| search_path(place)),
+            program: runtime.program(),
+            isolation,
+            ..Common::default()
+        }
+    }
+
+    fn program(self, launch: &Launch, place: &Place) -> Program {
+        let name = launch.command[0];
+        let path = match self {
+            // The first word is our program's name, and the second its command.
+            _ if launch.command.len() > 1 => place.program.clone(),
+            Programs::Machine => packages::programs(place).join(name),
+            Programs::Image => PathBuf::from(name),
+        };
+        Program { path, args: launch.words(), env: launch.env.clone() }
+    }
+
+    fn provide(self, runtime: &Runtime, python: Option<&Path>, place: &Place) -> Vec<Program> {
+        match (self, runtime) {
+            (Programs::Machine, Runtime::Flower(release)) => vec![packages::provide(*release, python, place)],
+            (Programs::Machine, Runtime::Trellis) | (Programs::Image, _) => Vec::new(),
+        }
+    }
+}
+
+/// The programs start each other by name.
+fn search_path(place: &Place) -> OsString {
+    let mut path = OsString::from(packages::programs(place));
+    if let Some(rest) = std::env::var_os("PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    path
 }
 
 impl Program {
@@ -200,9 +263,7 @@ impl Program {
     pub fn flag(self, name: &str, value: impl Into<OsString>) -> Program {
         self.arg(name).arg(value)
     }
-
-    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Program {
-        self.env.insert(name.to_owned(), value.into());
-        self
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use trellis_flower::Isolation;
 
 use crate::crd;
 
@@ -32,6 +33,7 @@ pub struct Federation {
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
     pub mode: Mode,
+    #[serde(with = "trellis_flower::isolation::lowercase")]
     pub isolation_mode: Isolation,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -62,13 +64,6 @@ pub struct Spec {
 pub enum Mode {
     DaemonSet,
     StatefulSet,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Isolation {
-    Process,
-    Subprocess,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,12 +1,10 @@
-//! Which programs the images of a federation hold ([`image`]), what is wrong with their combination, and the arguments of each
-//! ([`arguments`]). Knows nothing of pods.
+//! Which programs the images of a federation hold ([`image`]), and what is wrong with their combination. Knows nothing of pods.
 
-pub mod arguments;
 pub(crate) mod image;
 
-use trellis_flower::{Image, Program, Release, Skew, skew};
+use trellis_flower::{Image, Isolation, Program, Release, Skew, skew};
 
-use crate::federation::{Federation, Isolation};
+use crate::federation::Federation;
 use crate::render::Problem;
 
 /// What all images of a federation hold.
@@ -100,7 +98,7 @@ impl Findings {
             self.note(Problem {
                 place: place.to_owned(),
                 what: format!("which release of Flower the image {image} holds is not known; it is called as 1.34 is"),
-                to_do: "set spec.version to the release, as \"1.42.0\"".to_owned(),
+                to_do: format!("set spec.version to the release, as \"{}\"", Release::NEWEST),
             });
         }
         if program.before(Release::OLDEST) {
@@ -124,7 +122,7 @@ impl Findings {
                 self.note(Problem {
                     place: "spec.version".to_owned(),
                     what: format!("{version:?} is no release of Flower"),
-                    to_do: "write it as \"1.42.0\", or leave it out".to_owned(),
+                    to_do: format!("write it as \"{}\", or leave it out", Release::NEWEST),
                 });
             }
             return;

@@ -3,6 +3,7 @@
 
 mod env;
 mod gpu;
+mod launch;
 mod marks;
 mod network;
 mod node_config;
@@ -15,8 +16,9 @@ mod template;
 
 use std::collections::BTreeMap;
 
+use trellis_flower::launch::gives;
+
 use crate::federation::{Federation, Mode, Pool};
-use crate::flower::arguments::{Channel, Files, gives};
 use crate::flower::{PoolPrograms, Programs};
 use crate::object::Object;
 pub use marks::{MANAGED_BY, instance_labels, node_labels, pool_labels, superlink_labels};
@@ -119,14 +121,6 @@ impl<'s> Scene<'s> {
         self.federation.spec.supernodes.pools.iter().zip(&self.programs.pools)
     }
 
-    fn channel(&self) -> Channel<'static> {
-        match (&self.ground.trust, self.federation.spec.insecure) {
-            (Some(_), _) => Channel::Tls(TRUST_FILES),
-            (None, Some(false)) => Channel::Theirs,
-            (None, _) => Channel::Plain,
-        }
-    }
-
     /// How many nodes a pool of a StatefulSet has. As few as the resource may say where it says nothing.
     fn size(&self, pool: &Pool) -> i32 {
         self.ground.sizes.get(&pool.name).copied().or(pool.replicas).unwrap_or(1)
@@ -136,10 +130,3 @@ impl<'s> Scene<'s> {
         self.federation.spec.mode == Mode::StatefulSet
     }
 }
-
-/// Where pods find what [`Trust`] names.
-const TRUST_FILES: Files<'static> = Files {
-    certificate: "/etc/trellis/tls/tls.crt",
-    key: "/etc/trellis/tls/tls.key",
-    authority: "/etc/trellis/tls/ca.crt",
-};

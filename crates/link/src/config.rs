@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use trellis_flower::Isolation;
 pub use trellis_front::Keepalive;
 pub use trellis_sandbox::Settings as SandboxSettings;
 
@@ -68,15 +69,6 @@ pub struct NativeApp {
     pub args: Vec<OsString>,
     /// Where it keeps models, in a directory for each run; `None`: in the state directory.
     pub models: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Isolation {
-    /// The SuperLink starts one ServerApp process for each run.
-    #[default]
-    Subprocess,
-    /// A separate `flower-superexec` asks for runs and starts them.
-    Process,
 }
 
 /// Which SuperExecs without a secret may take runs, and which ServerApps without a token (Flower 1.25 to 1.27) may act

@@ -39,8 +39,7 @@ pub use orders::Orders;
 pub use planner::{Planned, Selection, Wanted, blueprints, plan};
 pub use report::{Weight, Why};
 pub use resource::{
-    CoordinatorSpec, Desired, Generation, Keepalive, NodeKey, NodeSpec, Part, PoolRules, ResourceId, Spec, Tunnel,
-    TunnelPeer,
+    CoordinatorSpec, Desired, Generation, NodeKey, NodeSpec, Part, PoolRules, ResourceId, Spec, Tunnel, TunnelPeer,
 };
 pub use shards::ShardTable;
 pub use status::{Condition, CoordinatorStatus, NodeStatus, PoolStatus, SiteStatus, Status};

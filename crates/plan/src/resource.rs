@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use trellis_flower::launch::Keepalive;
 use trellis_spec::{
     ConfigValue, Containers, Endpoints, Framework, Gpu, Isolation, Name, Persistence, Resources, Runtime, SiteRule, Tls,
 };
@@ -73,13 +74,6 @@ pub struct TunnelPeer {
     pub endpoint: Option<String>,
     pub allowed: Vec<String>,
     pub keepalive_s: Option<u16>,
-}
-
-/// Pings on silent connections, client and server alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Keepalive {
-    pub interval_s: u32,
-    pub timeout_s: u32,
 }
 
 /// Everything a driver needs to know to start the coordinator.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trellis_flower::Release;
+use trellis_flower::{Isolation, Program, Release};
 
 use crate::expression::Expression;
 use crate::schedule::Schedule;
@@ -115,6 +115,15 @@ pub enum Runtime {
     Flower(Release),
 }
 
+impl Runtime {
+    pub fn program(&self) -> Program {
+        match self {
+            Runtime::Trellis => Program::Trellis,
+            Runtime::Flower(release) => Program::Flower(*release),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Coordinator {
     /// Index into the sites.
@@ -147,12 +156,6 @@ pub enum Persistence {
     Disk { path: Option<PathBuf>, size_bytes: Option<u64> },
     /// Gone with the process.
     Memory,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Isolation {
-    Subprocess,
-    Process,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -44,5 +44,5 @@ pub use schema::schema;
 pub use site_kind::{
     Exposure, KubeImages, KubeSite, LocalSite, OneImages, OneSite, SiteConfig, SiteFields, SiteKind, SiteTraits,
 };
-pub use trellis_flower::Release;
+pub use trellis_flower::{Isolation, Release};
 pub use write::to_yaml;

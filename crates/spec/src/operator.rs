@@ -5,11 +5,12 @@ mod parts;
 
 use std::collections::BTreeMap;
 
+use trellis_flower::Isolation;
 use trellis_flower::{Image, Release};
 
 use crate::document::{CoordinatorDraft, Fit, PoolDraft, SiteDraft, Spec, TrainingDraft};
 use crate::federation::{
-    Coordinator, Endpoints, Federation, Isolation, Link, Monitoring, Name, Persistence, Pool, Runtime, Security, Site,
+    Coordinator, Endpoints, Federation, Link, Monitoring, Name, Persistence, Pool, Runtime, Security, Site,
     Tls, Training,
 };
 use crate::kind::{Choice, Unavailable, choice, flag, name, text, whole};

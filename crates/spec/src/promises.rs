@@ -1,9 +1,10 @@
 //! What a federation loses when the official programs run instead of ours, told before anything is made.
 
+use trellis_flower::Isolation;
 use trellis_flower::Release;
 use trellis_flower::changes::{APPS_COMPARE_RELEASES, FLEET_BY_HTTP, SUPEREXEC_TLS};
 
-use crate::federation::{Federation, Isolation, Persistence, Pool, Runtime, Tls};
+use crate::federation::{Federation, Persistence, Pool, Runtime, Tls};
 
 impl Federation {
     /// Promises that cannot be kept with the runtime that was chosen, each a sentence. Empty with our own.

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use trellis_flower::Image;
 use trellis_plan::{CoordinatorSpec, NodeSpec};
 use trellis_spec::{Containers, Framework, Gpu, GpuVendor, Persistence, Resources, Runtime};
 
-use super::flower::{self, Programs};
-use super::{Place, Program, Recipe, trellis};
+use super::{Place, Program, Programs, Recipe, superlink, supernode};
 
 /// Our own program, as it is called in images.
 const OWN: &str = "trellis";
@@ -62,10 +62,7 @@ impl Engine {
 }
 
 pub fn coordinator(engine: Engine, spec: &CoordinatorSpec, place: &Place) -> Result<Recipe, Vec<String>> {
-    let recipe = match spec.runtime {
-        Runtime::Trellis => trellis::coordinator(spec, &inside(place)),
-        Runtime::Flower(version) => flower::coordinator(version, spec, place, Programs::Image),
-    }?;
+    let recipe = superlink::recipe(spec, &inside(place), Programs::Image)?;
     let images = Images::of(&spec.runtime, spec.image.as_deref(), None, "superlink")?;
     let mut volumes = Volumes::of(place);
     if let Persistence::Disk { path: Some(path), .. } = &spec.persistence {
@@ -80,10 +77,7 @@ pub fn coordinator(engine: Engine, spec: &CoordinatorSpec, place: &Place) -> Res
 pub fn node(engine: Engine, spec: &NodeSpec, place: &Place) -> Result<Recipe, Vec<String>> {
     // The container is held to the limits, with everything in it.
     let unlimited = NodeSpec { resources: Resources::default(), ..spec.clone() };
-    let recipe = match spec.runtime {
-        Runtime::Trellis => trellis::node(&unlimited, &inside(place)),
-        Runtime::Flower(version) => flower::node(version, &unlimited, &inside(place), Programs::Image),
-    }?;
+    let recipe = supernode::recipe(&unlimited, &inside(place), Programs::Image);
     let images = Images::of(&spec.runtime, spec.image.as_deref(), spec.framework, "supernode")?;
     let (volumes, gpu) = (Volumes::of(place), spec.gpu.as_ref());
     Contained { engine, place, images, volumes, resources: &spec.resources, gpu }.recipe(recipe)
@@ -118,7 +112,7 @@ impl Images {
             (Runtime::Trellis, None) => Ok(alike(format!("{OWN}:{version}"))),
             (Runtime::Trellis, Some(framework)) => Ok(alike(format!("{OWN}-{}:{version}", name_of(framework)))),
             (Runtime::Flower(version), None) => {
-                Ok(Images { part: format!("flwr/{role}:{version}"), beside: format!("flwr/superexec:{version}") })
+                Ok(Images { part: Image::published(role, version), beside: Image::published("superexec", version) })
             }
             (Runtime::Flower(_), Some(framework)) => Err(vec![format!(
                 "the official images do not bring {}: name an image that has it (`image`)",

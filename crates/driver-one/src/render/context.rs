@@ -143,7 +143,8 @@ mod tests {
 
     use trellis_appliance::context::Values;
     use trellis_appliance::settings::{Role, RoleSettings, Settings as Read};
-    use trellis_plan::{Keepalive, TunnelPeer};
+    use trellis_flower::launch::Keepalive;
+    use trellis_plan::TunnelPeer;
     use trellis_spec::{ConfigValue, Framework, Release};
     use trellis_tunnel::PrivateKey;
 

@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use trellis_plan::{CoordinatorSpec, Keepalive, NodeSpec, Spec};
+use trellis_flower::launch::{CONTROL_PORT, FLEET_PORT, Keepalive};
+use trellis_plan::{CoordinatorSpec, NodeSpec, Spec};
 use trellis_spec::{ConfigValue, Framework, Isolation, Runtime, Tls};
-
-/// Where a SuperLink listens unless its document says otherwise.
-const FLEET_PORT: u16 = 9092;
-const CONTROL_PORT: u16 = 9093;
 
 pub type Settings = BTreeMap<String, String>;
 
@@ -64,14 +61,10 @@ fn both(runtime: &Runtime, isolation: Isolation, tls: &Tls, json_logs: bool, kee
         Runtime::Trellis => set(&mut settings, "FL_RUNTIME", "trellis"),
         Runtime::Flower(version) => {
             set(&mut settings, "FL_RUNTIME", "flower");
-            set(&mut settings, "FLOWER_VERSION", format!("1.{}.{}", version.minor, version.patch));
+            set(&mut settings, "FLOWER_VERSION", version.to_string());
         }
     }
-    let isolation = match isolation {
-        Isolation::Subprocess => "subprocess",
-        Isolation::Process => "process",
-    };
-    set(&mut settings, "FL_ISOLATION", isolation);
+    set(&mut settings, "FL_ISOLATION", isolation.name());
     set(&mut settings, "FL_TLS_ENABLED", yes(*tls != Tls::Off));
     set(&mut settings, "FL_LOG_FORMAT", if json_logs { "json" } else { "text" });
     if let Some(keepalive) = keepalive {

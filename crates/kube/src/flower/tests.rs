@@ -1,6 +1,5 @@
 use serde_json::json;
 
-use super::arguments::{Arguments, port, value};
 use super::*;
 use crate::federation::Spec;
 
@@ -115,19 +114,4 @@ fn releases_before_the_first_that_is_known_are_told() {
     let told = notes("flwr/superlink:1.17.0");
     assert!(told.iter().any(|what| what.contains("holds Flower 1.17, which is older than 1.25")), "{told:?}");
     assert!(!notes("flwr/superlink:1.25.0").iter().any(|what| what.contains("older")));
-}
-
-#[test]
-fn what_users_give_is_not_given_twice() {
-    let given: Vec<String> = ["--isolation", "process", "--port=81", "--port=82"].map(str::to_owned).to_vec();
-    let mut arguments = Arguments::beside(&given);
-    arguments.set("--isolation", "subprocess");
-    arguments.set("--iso", "x");
-    arguments.flag("--insecure");
-    assert_eq!(arguments.finish(), ["--iso=x", "--insecure", "--isolation", "process", "--port=81", "--port=82"]);
-    assert_eq!(value(&given, "--isolation"), Some("process"));
-    assert_eq!(port(&given, "--port", 8000), 82);
-    assert_eq!(port(&given, "--fleet-api-address", 9092), 9092);
-    let address = ["--fleet-api-address".to_owned(), "[::]:7".to_owned()];
-    assert_eq!(port(&address, "--fleet-api-address", 9092), 7);
 }

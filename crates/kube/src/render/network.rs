@@ -73,7 +73,7 @@ fn node_policy(scene: &Scene<'_>) -> Value {
 
 /// From any pod of the cluster: who collects metrics is not known here.
 fn metrics_rule(scene: &Scene<'_>) -> Option<Value> {
-    let port = crate::flower::arguments::METRICS_PORT;
+    let port = super::launch::METRICS_PORT;
     let rule = json!({"from": [{"namespaceSelector": {}}], "ports": [{"protocol": "TCP", "port": port}]});
     scene.federation.spec.monitoring.metrics.then_some(rule)
 }

@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use trellis_flower::Program;
+use trellis_flower::launch::{Launch, Probe, gives, port};
 
+use super::Scene;
 use super::env::{Key, add};
-use super::{Scene, TRUST_FILES};
-use crate::flower::arguments::{gives, port};
+use super::launch::{METRICS_PORT, TRUST_DIRECTORY};
 
 /// The user of Flower's images, by number: Kubernetes cannot tell from a name that it is not root.
 const FLOWER_USER: i64 = 49999;
@@ -18,7 +19,6 @@ pub(super) const STATE_VOLUME: &str = "trellis-state";
 const TEMPORARY_VOLUME: &str = "trellis-tmp";
 const TEMPORARY_FILES: &str = "/tmp";
 const TRUST_VOLUME: &str = "trellis-tls";
-const TRUST_DIRECTORY: &str = "/etc/trellis/tls";
 const ADMIN_VOLUME: &str = "trellis-admin";
 const ADMIN_DIRECTORY: &str = "/etc/trellis/admin";
 pub(super) const ADMIN_TOKEN_FILE: &str = "/etc/trellis/admin/token";
@@ -45,9 +45,11 @@ pub(super) enum Health {
 }
 
 impl Health {
-    /// Where the program listens for it: the user's argument counts.
-    pub(super) fn grpc(given: &[String], usual: u16) -> Health {
-        Health::Grpc(port(given, "--health-server-address", usual))
+    pub(super) fn of(launch: &Launch, http: u16, tls: bool) -> Health {
+        match launch.probe {
+            Probe::Health(port) => Health::Grpc(port),
+            _ => Health::Http { port: http, tls },
+        }
     }
 
     fn check(self) -> Value {
@@ -82,9 +84,7 @@ impl Health {
 pub(super) struct Container<'c> {
     pub name: &'static str,
     pub image: &'c str,
-    /// Only for programs of Trellis, whose images may hold all of them.
-    pub command: Option<[&'static str; 2]>,
-    pub args: Vec<String>,
+    pub launch: Launch,
     pub env: Vec<Value>,
     pub ports: Vec<(&'static str, u16)>,
     pub resources: Option<Value>,
@@ -100,7 +100,7 @@ impl Container<'_> {
         let mut container = Map::from_iter([
             ("name".to_owned(), self.name.into()),
             ("image".to_owned(), self.image.into()),
-            ("args".to_owned(), self.args.into()),
+            ("args".to_owned(), self.launch.joined().into()),
             ("securityContext".to_owned(), confined(self.program, self.pod)),
         ]);
         container.extend(self.health.probes());
@@ -110,7 +110,8 @@ impl Container<'_> {
                 container.insert(field.to_owned(), value);
             }
         };
-        optional("command", self.command.map_or(Value::Null, |command| json!(command)));
+        // Images of Trellis may hold all of its programs.
+        optional("command", if self.program.is_trellis() { json!(self.launch.command) } else { Value::Null });
         optional("env", Value::Array(self.env));
         optional("ports", self.ports.into_iter().map(port).collect());
         optional("resources", self.resources.unwrap_or_default());
@@ -205,8 +206,7 @@ impl Outfit {
         let items = json!([{"key": "ca.crt", "path": "ca.crt"}]);
         let source = json!({"secretName": secret, "defaultMode": SECRET_MODE, "items": items});
         self.volumes.push(json!({"name": name, "secret": source}));
-        let directory = TRUST_FILES.authority.trim_end_matches("/ca.crt");
-        self.superexec_mounts.push(json!({"name": name, "mountPath": directory, "readOnly": true}));
+        self.superexec_mounts.push(json!({"name": name, "mountPath": TRUST_DIRECTORY, "readOnly": true}));
     }
 
     pub(super) fn admin_token(&mut self, secret: &str) {
@@ -244,7 +244,6 @@ impl Scene<'_> {
     /// Metrics of a program of Trellis, where they are wanted.
     pub(super) fn metrics_port(&self, program: Program, given: &[String]) -> Option<u16> {
         let wanted = self.federation.spec.monitoring.metrics || gives(given, "--metrics-address");
-        let usual = crate::flower::arguments::METRICS_PORT;
-        (program.is_trellis() && wanted).then(|| port(given, "--metrics-address", usual))
+        (program.is_trellis() && wanted).then(|| port(given, "--metrics-address", METRICS_PORT))
     }
 }

@@ -1,18 +1,17 @@
 //! A pool of SuperNodes: a StatefulSet with the Service that its name needs and a budget for disruptions, or a DaemonSet.
 
 use serde_json::{Map, Value, json};
+use trellis_flower::Isolation;
+use trellis_flower::launch::{CLIENTAPPIO_PORT, HTTP_PORT};
 
 use super::env::{self, Key, merged, put};
 use super::gpu::Gpus;
-use super::pod::{
-    Container, FLOWER_STATE, Health, NODE_KEY_FILE, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields,
-    superexec_mounts,
-};
+use super::launch::HEALTH_PORT;
+use super::pod::{Container, Health, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields, superexec_mounts};
 use super::superlink::{TRUST_ANNOTATION, claim_template};
 use super::{Scene, marks, node_config, template};
-use crate::federation::{Isolation, Pool, Retention};
+use crate::federation::{Pool, Retention};
 use crate::flower::PoolPrograms;
-use crate::flower::arguments::{self, Apps, CLIENTAPPIO_PORT, HEALTH_PORT, SUPEREXEC_HEALTH_PORT};
 
 const CONTAINER: &str = "supernode";
 const SUPEREXEC_CONTAINER: &str = "superexec-clientapp";
@@ -190,7 +189,7 @@ fn variables(scene: &Scene<'_>, pool: &Pool, gpus: &Gpus<'_>) -> Vec<Value> {
 /// What the arguments of a node refer to; a variable of the user's with such a name would change what they mean.
 fn downward(scene: &Scene<'_>, pool: &Pool, programs: &PoolPrograms) -> Map<String, Value> {
     let mut fields = Map::new();
-    let has_key = scene.ground.trust.as_ref().is_some_and(|trust| trust.node_keys.contains_key(&pool.name));
+    let has_key = scene.has_node_keys(pool);
     let differs = node_config::differs_by_node(&pool.node_config);
     if differs || has_key || programs.supernode.is_trellis() {
         fields.insert(POD_NAME.to_owned(), "metadata.name".into());
@@ -213,23 +212,7 @@ fn node_container<'s>(
 ) -> Container<'s> {
     let spec = &scene.federation.spec;
     let program = programs.supernode;
-    let superlink = format!("{}:{}", scene.federation.superlink_name(), scene.dialled(program));
-    let config =
-        (!pool.node_config.is_empty()).then(|| node_config::argument(&pool.node_config, &pool.name, scene.size(pool)));
-    let has_key = scene.ground.trust.as_ref().is_some_and(|trust| trust.node_keys.contains_key(&pool.name));
-    let call = arguments::SuperNode {
-        program,
-        superlink: &superlink,
-        isolation: spec.isolation_mode,
-        channel: scene.channel(),
-        key: has_key.then_some(NODE_KEY_FILE),
-        state: if program.is_trellis() { TRELLIS_STATE } else { FLOWER_STATE },
-        name: "$(POD_NAME)",
-        metrics: spec.monitoring.metrics,
-        json_logs: spec.monitoring.json_logs,
-        given: &pool.extra_args,
-        node_config: config.as_deref(),
-    };
+    let launch = scene.supernode(pool, programs).launch();
     let mut env = variables(scene, pool, gpus);
     if program.is_trellis() {
         env::add(&mut env, env::variable("HOME", TRELLIS_STATE), Key::Name);
@@ -245,14 +228,13 @@ fn node_container<'s>(
     Container {
         name: CONTAINER,
         image: image.unwrap_or(&spec.supernodes.image),
-        command: program.is_trellis().then_some(["trellis", "supernode"]),
-        args: arguments::supernode(&call),
+        health: Health::of(&launch, HTTP_PORT, false),
+        launch,
         env,
         ports,
         // Apps are in the other container, where there is one, and the GPUs with them.
         resources: if alone { gpus.request(resources) } else { resources.cloned() },
         mounts: mounts(&merged(&pool.volume_mounts, &gpus.mounts(), Key::MountPath), &outfit.mounts),
-        health: Health::grpc(&pool.extra_args, HEALTH_PORT),
         program,
         pod: program,
     }
@@ -264,28 +246,20 @@ fn superexec_container<'s>(
     programs: &PoolPrograms,
     gpus: &Gpus<'_>,
 ) -> Option<Container<'s>> {
-    let program = programs.superexec?;
+    let superexec = scene.pool_superexec(pool, programs)?;
     let image = pool.images.superexec_client_app.as_deref()?;
-    let call = arguments::SuperExec {
-        program,
-        apps: Apps::Client,
-        host: programs.supernode,
-        channel: scene.channel(),
-        host_given: &pool.extra_args,
-        given: &pool.superexec_extra_args,
-    };
+    let launch = superexec.launch();
     let theirs = superexec_mounts(&pool.superexec_volume_mounts, &pool.volume_mounts);
     Some(Container {
         name: SUPEREXEC_CONTAINER,
         image,
-        command: None,
-        args: arguments::superexec(&call),
+        health: Health::of(&launch, HTTP_PORT, false),
+        launch,
         env: variables(scene, pool, gpus),
         ports: Vec::new(),
         resources: gpus.request(pool.superexec_resources.as_ref()),
         mounts: merged(theirs, &gpus.mounts(), Key::MountPath),
-        health: Health::grpc(&pool.superexec_extra_args, SUPEREXEC_HEALTH_PORT),
-        program,
+        program: superexec.program,
         pod: programs.supernode,
     })
 }

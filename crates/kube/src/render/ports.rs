@@ -1,14 +1,12 @@
 //! Ports of the SuperLink's Service, by release, and where others find it.
 
 use trellis_flower::Program;
-use trellis_flower::changes::{APPS_BY_HTTP, CONTROL_BY_HTTP, FLEET_BY_HTTP};
+use trellis_flower::changes::{APPS_BY_HTTP, FLEET_BY_HTTP};
+use trellis_flower::launch::{CONTROL_PORT, FLEET_PORT, HTTP_PORT, SERVERAPPIO_PORT, port as given_port};
 
 use super::{Problem, Scene};
 use crate::federation::{Federation, Ports};
 use crate::flower::Programs;
-use crate::flower::arguments::{
-    CONTROL_PORT, FLEET_PORT, HTTP_PORT, SERVERAPPIO_PORT, port as given_port, serves_serverappio,
-};
 
 /// A port of the Service, and the one of the pod behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,18 +25,6 @@ pub(super) struct ContainerPorts {
     pub serverappio: u16,
 }
 
-impl ContainerPorts {
-    pub(super) fn of(federation: &Federation) -> ContainerPorts {
-        let given = &federation.spec.superlink.extra_args;
-        ContainerPorts {
-            fleet: given_port(given, "--fleet-api-address", FLEET_PORT),
-            control: given_port(given, "--control-api-address", CONTROL_PORT),
-            http: given_port(given, "--port", HTTP_PORT),
-            serverappio: given_port(given, "--serverappio-api-address", SERVERAPPIO_PORT),
-        }
-    }
-}
-
 pub(super) fn serves_http(program: Program) -> bool {
     program.is_trellis() || program.since(APPS_BY_HTTP)
 }
@@ -53,17 +39,26 @@ fn said(federation: &Federation) -> Ports {
 }
 
 impl Scene<'_> {
+    pub(super) fn container_ports(&self) -> ContainerPorts {
+        let superlink = self.superlink();
+        let listens = superlink.listens();
+        ContainerPorts {
+            fleet: listens.fleet.port(),
+            control: listens.control.port(),
+            http: given_port(&superlink.common.extra_args, "--port", HTTP_PORT),
+            serverappio: listens.apps.port(),
+        }
+    }
+
     /// Fleet and control keep their ports in all releases, also where one port behind them serves both.
     pub(super) fn service_ports(&self) -> Vec<ServicePort> {
         let program = self.programs.superlink;
-        let (said, pod) = (said(self.federation), ContainerPorts::of(self.federation));
-        let fleet = if program.since(FLEET_BY_HTTP) { pod.http } else { pod.fleet };
-        let control = if program.since(CONTROL_BY_HTTP) { pod.http } else { pod.control };
+        let (said, pod) = (said(self.federation), self.container_ports());
         let mut ports = vec![
-            ServicePort { name: "fleet", port: wanted(said.grpc, FLEET_PORT), target: fleet },
-            ServicePort { name: "control", port: wanted(said.extra, CONTROL_PORT), target: control },
+            ServicePort { name: "fleet", port: wanted(said.grpc, FLEET_PORT), target: pod.fleet },
+            ServicePort { name: "control", port: wanted(said.extra, CONTROL_PORT), target: pod.control },
         ];
-        if serves_serverappio(program, self.federation.spec.isolation_mode, self.channel()) {
+        if self.serves_serverappio() {
             let port = wanted(said.server_app_io, SERVERAPPIO_PORT);
             ports.push(ServicePort { name: "serverappio", port, target: pod.serverappio });
         }

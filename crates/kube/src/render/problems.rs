@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use trellis_flower::Isolation;
+use trellis_flower::launch::{Serving, gives};
+
 use super::network::one_port_for_all;
 use super::{Problem, Scene, gpu, marks, node_config};
-use crate::federation::{Isolation, Pool, Vendor};
+use crate::federation::{Pool, Vendor};
 use crate::flower::Findings;
-use crate::flower::arguments::{Channel, gives};
 
 /// Of a label's value, and of a Service's name.
 const MAX_LABEL_CHARS: usize = 63;
@@ -108,21 +110,21 @@ fn images(scene: &Scene<'_>, problems: &mut Vec<Problem>) {
 
 fn security(scene: &Scene<'_>, findings: &mut Findings) {
     let spec = &scene.federation.spec;
-    if spec.security.node_auth && scene.channel() == Channel::Plain {
+    if spec.security.node_auth && scene.serving() == Serving::Plain {
         findings.problems.push(problem(
             "spec.security.nodeAuth",
             "nodes can prove who they are only over TLS, and this federation has none",
             "set spec.insecure to false",
         ));
     }
-    if scene.channel() == Channel::Theirs && !gives(&spec.superlink.extra_args, "--ssl-certfile") {
+    if scene.serving() == Serving::Given && !gives(&spec.superlink.extra_args, "--ssl-certfile") {
         findings.notes.push(problem(
             "spec.insecure",
             "it is false, and the SuperLink has no certificate: it will not start, or serve without TLS",
             "let spec.security.tls.mode be auto, or give --ssl-certfile, --ssl-keyfile and --ssl-ca-certfile",
         ));
     }
-    if scene.channel() == Channel::Plain && gives(&spec.superlink.extra_args, "--ssl-certfile") {
+    if scene.serving() == Serving::Plain && gives(&spec.superlink.extra_args, "--ssl-certfile") {
         findings.notes.push(problem(
             "spec.insecure",
             "the SuperLink is given a certificate and --insecure: Flower serves without TLS then, and Trellis refuses to start",

@@ -3,18 +3,14 @@
 use serde_json::{Map, Value, json};
 use trellis_flower::Program;
 use trellis_flower::changes::{CONTROL_BY_HTTP, FLEET_BY_HTTP};
+use trellis_flower::launch::{HTTP_PORT, Serving, SuperExec};
 
 use super::env::{Key, add, merged, variable};
-use super::pod::{
-    ADMIN_TOKEN_FILE, Container, FLOWER_STATE, Health, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields,
-    superexec_mounts,
-};
-use super::ports::{ContainerPorts, serves_http};
+use super::launch::state_directory;
+use super::pod::{Container, Health, Outfit, STATE_VOLUME, TRELLIS_STATE, mounts, pod_fields, superexec_mounts};
+use super::ports::serves_http;
 use super::{Durability, Scene, marks, state_is_given, template};
-use crate::federation::{Isolation, Retention};
-use crate::flower::arguments::{
-    self, Apps, Channel, HEALTH_PORT, SUPEREXEC_HEALTH_PORT, superexec_trusts, superlink_answers_http,
-};
+use crate::federation::Retention;
 
 const CONTAINER: &str = "superlink";
 const SUPEREXEC_CONTAINER: &str = "superexec-serverapp";
@@ -72,7 +68,7 @@ pub(super) fn workload(scene: &Scene<'_>) -> Value {
 }
 
 /// Where the state is: nothing of ours where the user says it.
-fn durability(scene: &Scene<'_>) -> Durability {
+pub(super) fn durability(scene: &Scene<'_>) -> Durability {
     if state_is_given(scene.federation) { Durability::Given } else { scene.ground.durability }
 }
 
@@ -104,10 +100,10 @@ fn pod_template(scene: &Scene<'_>) -> Value {
     let program = scene.programs.superlink;
     let outfit = outfit(scene);
     let mut containers = vec![program_container(scene, &outfit).render()];
-    let superexec = superexec(scene);
-    if let Some((image, call)) = &superexec {
-        containers.push(superexec_container(scene, image, call, &outfit).render());
-    }
+    let superexec = scene.superlink_superexec();
+    let trusts = superexec.as_ref().is_some_and(|superexec| superexec.authority.is_some());
+    containers
+        .extend(superexec.and_then(|superexec| superexec_container(scene, &superexec, &outfit)).map(Container::render));
     let mut volumes = merged(&superlink.volumes, &[], Key::Name);
     for volume in outfit.volumes {
         add(&mut volumes, volume, Key::Name);
@@ -119,7 +115,6 @@ fn pod_template(scene: &Scene<'_>) -> Value {
     }
     let mut metadata = json!({"labels": scene.superlink_marks()});
     if let Some(trust) = &scene.ground.trust {
-        let trusts = superexec.as_ref().is_some_and(|(_, call)| superexec_trusts(call));
         match (program, trusts) {
             // It reads certificates again while it runs.
             (Program::Trellis, false) => {}
@@ -130,10 +125,6 @@ fn pod_template(scene: &Scene<'_>) -> Value {
     let mut template = json!({"metadata": metadata, "spec": spec});
     template::apply(&mut template, superlink.pod_template.as_ref());
     template
-}
-
-fn state_directory(program: Program) -> &'static str {
-    if program.is_trellis() { TRELLIS_STATE } else { FLOWER_STATE }
 }
 
 fn outfit(scene: &Scene<'_>) -> Outfit {
@@ -151,7 +142,7 @@ fn outfit(scene: &Scene<'_>) -> Outfit {
     }
     if let Some(trust) = &scene.ground.trust {
         outfit.trust(&trust.server_secret, true);
-        if superexec(scene).is_some_and(|(_, call)| superexec_trusts(&call)) {
+        if scene.superlink_superexec().is_some_and(|superexec| superexec.authority.is_some()) {
             outfit.superexec_trust(&trust.authority_secret);
         }
         if let (Program::Trellis, Some(secret)) = (program, &trust.admin_secret) {
@@ -164,26 +155,8 @@ fn outfit(scene: &Scene<'_>) -> Outfit {
 fn program_container<'s>(scene: &Scene<'s>, outfit: &Outfit) -> Container<'s> {
     let spec = &scene.federation.spec;
     let (superlink, program) = (&spec.superlink, scene.programs.superlink);
-    let admin = scene.ground.trust.as_ref().and_then(|trust| trust.admin_secret.as_ref());
-    let service = format!("{}.{}", scene.federation.superlink_name(), scene.federation.namespace);
-    let call = arguments::SuperLink {
-        program,
-        isolation: spec.isolation_mode,
-        channel: scene.channel(),
-        node_auth: spec.security.node_auth,
-        state: (durability(scene) != Durability::Given).then_some(state_directory(program)),
-        admin_token: admin.map(|_| ADMIN_TOKEN_FILE),
-        service: &service,
-        metrics: spec.monitoring.metrics,
-        json_logs: spec.monitoring.json_logs,
-        given: &superlink.extra_args,
-    };
-    let pod = ContainerPorts::of(scene.federation);
-    let health = if superlink_answers_http(program) {
-        Health::Http { port: pod.http, tls: scene.channel() != Channel::Plain }
-    } else {
-        Health::grpc(&superlink.extra_args, HEALTH_PORT)
-    };
+    let launch = scene.superlink().launch();
+    let http = scene.container_ports().http;
     let mut env = merged(&superlink.env, &[], Key::Name);
     if program.is_trellis() {
         // Its images have no users, and so no home.
@@ -192,20 +165,19 @@ fn program_container<'s>(scene: &Scene<'s>, outfit: &Outfit) -> Container<'s> {
     Container {
         name: CONTAINER,
         image: &superlink.image,
-        command: program.is_trellis().then_some(["trellis", "superlink"]),
-        args: arguments::superlink(&call),
+        health: Health::of(&launch, http, scene.serving() != Serving::Plain),
+        launch,
         env,
-        ports: container_ports(scene, pod),
+        ports: container_ports(scene),
         resources: superlink.resources.clone(),
         mounts: mounts(&superlink.volume_mounts, &outfit.mounts),
-        health,
         program,
         pod: program,
     }
 }
 
-fn container_ports(scene: &Scene<'_>, pod: ContainerPorts) -> Vec<(&'static str, u16)> {
-    let program = scene.programs.superlink;
+fn container_ports(scene: &Scene<'_>) -> Vec<(&'static str, u16)> {
+    let (program, pod) = (scene.programs.superlink, scene.container_ports());
     let mut ports = Vec::new();
     if !program.since(FLEET_BY_HTTP) {
         ports.push(("fleet", pod.fleet));
@@ -213,7 +185,7 @@ fn container_ports(scene: &Scene<'_>, pod: ContainerPorts) -> Vec<(&'static str,
     if !program.since(CONTROL_BY_HTTP) {
         ports.push(("control", pod.control));
     }
-    if arguments::serves_serverappio(program, scene.federation.spec.isolation_mode, scene.channel()) {
+    if scene.serves_serverappio() {
         ports.push(("serverappio", pod.serverappio));
     }
     if serves_http(program) {
@@ -224,41 +196,20 @@ fn container_ports(scene: &Scene<'_>, pod: ContainerPorts) -> Vec<(&'static str,
     ports
 }
 
-fn superexec<'s>(scene: &Scene<'s>) -> Option<(&'s str, arguments::SuperExec<'s>)> {
-    let spec = &scene.federation.spec;
-    let program = scene.programs.superlink_superexec?;
-    let image = spec.superlink.superexec_image.as_deref()?;
-    debug_assert_eq!(spec.isolation_mode, Isolation::Process, "only then one was looked for");
-    let call = arguments::SuperExec {
-        program,
-        apps: Apps::Server,
-        host: scene.programs.superlink,
-        channel: scene.channel(),
-        host_given: &spec.superlink.extra_args,
-        given: &spec.superlink.superexec_extra_args,
-    };
-    Some((image, call))
-}
-
-fn superexec_container<'s>(
-    scene: &Scene<'s>,
-    image: &'s str,
-    call: &arguments::SuperExec<'_>,
-    outfit: &Outfit,
-) -> Container<'s> {
+fn superexec_container<'s>(scene: &Scene<'s>, superexec: &SuperExec, outfit: &Outfit) -> Option<Container<'s>> {
     let superlink = &scene.federation.spec.superlink;
     let theirs = superexec_mounts(&superlink.superexec_volume_mounts, &superlink.volume_mounts);
-    Container {
+    let launch = superexec.launch();
+    Some(Container {
         name: SUPEREXEC_CONTAINER,
-        image,
-        command: None,
-        args: arguments::superexec(call),
+        image: superlink.superexec_image.as_deref()?,
+        health: Health::of(&launch, HTTP_PORT, false),
+        launch,
         env: merged(&superlink.env, &[], Key::Name),
         ports: Vec::new(),
         resources: superlink.superexec_resources.clone(),
         mounts: mounts(theirs, &outfit.superexec_mounts),
-        health: Health::grpc(&superlink.superexec_extra_args, SUPEREXEC_HEALTH_PORT),
-        program: call.program,
+        program: superexec.program,
         pod: scene.programs.superlink,
-    }
+    })
 }

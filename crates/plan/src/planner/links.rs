@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use trellis_flower::launch::Keepalive;
 use trellis_spec::{Cidr, Federation, Link, Name, Site, USUAL_SUBNET, WireGuardLink};
 
 use crate::ledger::Ledger;
 use crate::observed::Sighting;
-use crate::resource::{Keepalive, ResourceId, Tunnel, TunnelPeer};
+use crate::resource::{ResourceId, Tunnel, TunnelPeer};
 
 /// Often enough for every firewall that is slower than twice this.
 const SLOWEST_PING_S: u32 = 60;

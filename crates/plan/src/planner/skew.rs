@@ -57,9 +57,5 @@ fn with_coordinator(federation: &Federation, pool: &Pool) -> Skew {
 /// An image that names no release holds the programs of the runtime.
 fn program(image: Option<&str>, runtime: &Runtime) -> Program {
     let tagged = image.map(Image::read).filter(|image| !image.is_trellis()).and_then(|image| image.tagged_release());
-    match (tagged, runtime) {
-        (Some(release), _) => Program::Flower(release),
-        (None, Runtime::Flower(release)) => Program::Flower(*release),
-        (None, Runtime::Trellis) => Program::Trellis,
-    }
+    tagged.map_or_else(|| runtime.program(), Program::Flower)
 }

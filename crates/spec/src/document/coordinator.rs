@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::federation::{Coordinator, Endpoints, Isolation, Name, Persistence, Resources};
+use trellis_flower::Isolation;
+
+use crate::federation::{Coordinator, Endpoints, Name, Persistence, Resources};
 use crate::kind::{Choice, ListOf, Scalar, arguments, bytes, choice, cpu, environment, name, path, port, word};
 use crate::object::Object;
 use crate::problem::Place;

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use trellis_flower::Isolation;
+
 use super::coordinator::{Fit, ISOLATIONS, PYTHON_HELP, image, resources};
 use super::scaling;
-use crate::federation::{ConfigTemplate, Framework, Gpu, GpuVendor, Isolation, Name, Pool, Resources, Scaling};
+use crate::federation::{ConfigTemplate, Framework, Gpu, GpuVendor, Name, Pool, Resources, Scaling};
 use crate::kind::{
     Choice, ListOf, Scalar, arguments, choice, environment, flag, fraction, name, node_config, path, whole, word,
 };

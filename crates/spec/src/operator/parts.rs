@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
+use trellis_flower::Isolation;
 
 use crate::amount;
 use crate::document::VENDORS;
-use crate::federation::{ConfigTemplate, Endpoints, Gpu, GpuVendor, Isolation, Resources};
+use crate::federation::{ConfigTemplate, Endpoints, Gpu, GpuVendor, Resources};
 use crate::kind::{Fault, MapOf, Scalar, choice, flag, port, text, whole};
 use crate::node_config::{looks_like_go, with_literal_braces};
 use crate::object::Object;

@@ -16,13 +16,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use trellis_client::{Security, Target, Trust};
+use trellis_flower::Isolation;
 use trellis_node::config::{Config, WarmSettings};
 
 use super::table::SUPERNODE;
 use crate::logging::LogSettings;
 use crate::process::OWN_PROGRAM;
 use crate::settings::{self, Given, Problem, Surroundings};
-pub use apps::{Isolation, Lifecycle, OF_SANDBOX, OF_WARM_APPS};
+pub use apps::{Lifecycle, OF_SANDBOX, OF_WARM_APPS};
 pub use retry::{Zero, max_retries, max_wait};
 
 pub type Checker<'a> = settings::Checker<'a, Checked>;

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use toml::Value;
+use trellis_flower::Isolation;
 use trellis_client::Security;
 use trellis_node::config::{AppMode, Backoff, Gpus, Spare, TransportChoice, WhenMissing};
 use trellis_sandbox::Network;
 
-use super::check::{Checked, Isolation, Lifecycle, OF_SANDBOX, OF_WARM_APPS, max_retries, max_wait};
+use super::check::{Checked, Lifecycle, OF_SANDBOX, OF_WARM_APPS, max_retries, max_wait};
 use super::drain::DrainArgs;
 use super::status::StatusArgs;
 use crate::address::{Address, Host};

@@ -27,9 +27,9 @@ fn a_container_sees_the_part_and_nothing_else() {
          --log-driver none --cap-drop all --security-opt no-new-privileges --security-opt label=disable --volume coordinator:coordinator \
          --volume coordinator/state:coordinator/state --volume /h/tls:/h/tls:ro \
          --env-file coordinator/container-0.env \
-         --entrypoint flower-superlink flwr/superlink:1.39.0 --fleet-api-address 127.0.0.1:1 --host 127.0.0.1 --port 4 \
-         --isolation subprocess --ssl-certfile /h/tls/server.pem --ssl-keyfile /h/tls/server.key \
-         --ssl-ca-certfile /h/tls/ca.crt --database coordinator/state/superlink.db"
+         --entrypoint flower-superlink flwr/superlink:1.39.0 --isolation subprocess --ssl-certfile /h/tls/server.pem \
+         --ssl-keyfile /h/tls/server.key --ssl-ca-certfile /h/tls/ca.crt --fleet-api-address 127.0.0.1:1 \
+         --host 127.0.0.1 --port 4 --database coordinator/state/superlink.db"
     );
     assert_eq!(line, expected);
     assert!(name.starts_with("trellis-") && name.ends_with("-coordinator"), "{name}");

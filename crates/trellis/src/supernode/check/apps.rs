@@ -1,5 +1,6 @@
 //! Checks of who carries out instructions, and how.
 
+use trellis_flower::Isolation;
 use trellis_node::config::AppMode;
 
 use super::{AppSettings, Checker, Machine};
@@ -16,12 +17,6 @@ const OF_GPUS: &[&str] = &["gpus", "cuda-visible-devices", "gpu-memory-fraction"
 pub const OF_SANDBOX: &[&str] = &["sandbox", "app-network", "app-data", "app-env"];
 const OF_SUPEREXECS: &[&str] = &["superexec-auth-secret-file"];
 const OF_NATIVE_APPS: &[&str] = &["client-app-setting"];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
-    Subprocess,
-    Process,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {

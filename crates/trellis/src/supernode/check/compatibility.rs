@@ -1,6 +1,8 @@
 //! Checks of flags that Flower's SuperNode has and this one serves differently, or not.
 
-use super::{Checker, Isolation};
+use trellis_flower::Isolation;
+
+use super::Checker;
 use crate::settings::dashed;
 
 impl Checker<'_> {
