@@ -10,11 +10,12 @@ mod value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use trellis_flower::launch::LogLevel;
 use value::Bad;
 
 use crate::context::{MAX_VALUE_BYTES, Origin, Said, Values};
 use crate::problem::{Problem, Problems, Warning};
-use crate::settings::{Common, Keepalive, LogLevel, Role, RoleSettings, Settings};
+use crate::settings::{Common, Keepalive, Role, RoleSettings, Settings};
 use crate::variables::{self, Kind, Status, VARIABLES, Variable};
 
 /// Below this, middle boxes and the other side may take probes for an attack.

@@ -2,25 +2,27 @@
 //! to ask whether they work. Pure: addresses, certificates and a found SuperLink are there when a recipe is asked for.
 
 mod containers;
-mod flower;
 pub mod submission;
-mod trellis;
+mod superlink;
+mod supernode;
 pub mod unit;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use trellis_client::fleet::Transport;
+use trellis_flower::launch::{self, Keepalive, Launch, Sandbox};
+use trellis_flower::{Program as Runs, Release};
 
 use crate::discovery::Coordinator;
 use crate::place::Place;
-use crate::settings::{Common, FlowerBy, LogLevel, Role, RoleSettings, Runtime, Settings};
+use crate::settings::{Common, FlowerBy, Role, RoleSettings, Runtime, Settings};
 use crate::trouble::{Code, Trouble};
 
-/// Whose apps run where nobody says which.
-pub const NEWEST_FLOWER: &str = trellis_flower::Release::NEWEST_TEXT;
 const NODE_CONFIG: &str = "node-config.toml";
 const RUN_DEFAULTS: &str = "run-defaults.toml";
 
@@ -100,12 +102,10 @@ pub struct Calls {
 /// The recipe of a SuperLink or a SuperNode. A gateway has no programs of its own: see `tunnel`.
 pub fn recipe(settings: &Settings, around: &Surroundings, place: &Place) -> Result<Recipe, Trouble> {
     let common = &settings.common;
-    let recipe = match (&settings.role, &common.runtime) {
-        (RoleSettings::Gateway(_), _) => return Ok(Recipe::default()),
-        (RoleSettings::SuperLink(link), Runtime::Trellis) => trellis::superlink(common, link, around, place),
-        (RoleSettings::SuperNode(node), Runtime::Trellis) => trellis::supernode(common, node, around, place)?,
-        (RoleSettings::SuperLink(link), Runtime::Flower { .. }) => flower::superlink(common, link, place),
-        (RoleSettings::SuperNode(node), Runtime::Flower { .. }) => flower::supernode(common, node, around, place)?,
+    let recipe = match &settings.role {
+        RoleSettings::Gateway(_) => return Ok(Recipe::default()),
+        RoleSettings::SuperLink(link) => superlink::recipe(common, link, around, place),
+        RoleSettings::SuperNode(node) => supernode::recipe(common, node, around, place)?,
     };
     let mut recipe = match common.runtime {
         Runtime::Flower { by: by @ (FlowerBy::Docker | FlowerBy::Podman) } => containers::contain(recipe, by, common),
@@ -127,7 +127,37 @@ fn gpu_exporter() -> Program {
 
 /// Whose apps run.
 pub fn flower_version(common: &Common) -> &str {
-    common.flower_version.as_deref().unwrap_or(NEWEST_FLOWER)
+    common.flower_version.as_deref().unwrap_or(Release::NEWEST_TEXT)
+}
+
+/// What both programs have because of the settings and the machine.
+fn describe_common(role: Role, common: &Common, around: &Surroundings, place: &Place) -> launch::Common {
+    let program = match common.runtime {
+        Runtime::Trellis => Runs::Trellis,
+        // Versions are checked when the context is read.
+        Runtime::Flower { .. } => Runs::Flower(Release::read(flower_version(common)).unwrap_or(Release::NEWEST)),
+    };
+    let seconds = |duration: Duration| u32::try_from(duration.as_secs().max(1)).unwrap_or(u32::MAX);
+    launch::Common {
+        python: around.python.then(|| place.python()),
+        // The kernels of the appliance images support every rule of the sandbox.
+        sandbox: around.python.then_some(Sandbox::Required),
+        keepalive: Some(Keepalive {
+            interval_s: seconds(common.keepalive.interval),
+            timeout_s: seconds(common.keepalive.timeout),
+        }),
+        json_logs: common.json_logs,
+        log_level: Some(common.log_level),
+        home: Some(place.service(role).join("flower-home")),
+        search_path: Some(format!("{}:/usr/local/bin:/usr/bin:/bin", flower_programs(common, place).display()).into()),
+        program,
+        isolation: common.isolation,
+        ..launch::Common::default()
+    }
+}
+
+fn flower_programs(common: &Common, place: &Place) -> PathBuf {
+    place.flower(flower_version(common))
 }
 
 /// The SuperLink that a node cannot do without.
@@ -158,24 +188,6 @@ fn node_config(said: &BTreeMap<String, toml::Value>, shard: Option<(u32, u32)>) 
     toml::to_string(&config).expect("a table of plain values is TOML")
 }
 
-fn level(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warning => "warn",
-        LogLevel::Error => "error",
-    }
-}
-
-fn named(role: Role, place: &Place) -> Program {
-    let description = match role {
-        Role::SuperLink => "SuperLink of a Flower federation",
-        Role::SuperNode => "SuperNode of a Flower federation",
-        Role::Gateway => "Gateway of a Flower federation",
-    };
-    Program::new(role.name(), description, &place.program)
-}
-
 impl Recipe {
     /// Another for other contents of its files: programs read them at their start.
     pub fn digest(&self) -> u64 {
@@ -187,6 +199,30 @@ impl Recipe {
 }
 
 impl Program {
+    /// The program of a role.
+    fn of(role: Role, launch: &Launch, common: &Common, place: &Place) -> Program {
+        let description = match role {
+            Role::SuperLink => "SuperLink of a Flower federation",
+            Role::SuperNode => "SuperNode of a Flower federation",
+            Role::Gateway => "Gateway of a Flower federation",
+        };
+        Program::new(role.name(), description, "").started(launch, common, place)
+    }
+
+    fn superexec(launch: &Launch, common: &Common, place: &Place) -> Program {
+        Program::new("superexec", "Launcher of Flower apps", "").started(launch, common, place)
+    }
+
+    fn started(self, launch: &Launch, common: &Common, place: &Place) -> Program {
+        let path = match common.runtime {
+            Runtime::Trellis => place.program.clone(),
+            Runtime::Flower { .. } => flower_programs(common, place).join(launch.command[0]),
+        };
+        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        let env = launch.env.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+        Program { path, args: launch.words().iter().map(text).collect(), env, ..self }
+    }
+
     pub fn new(name: &str, description: &str, path: impl Into<PathBuf>) -> Program {
         Program { name: name.to_owned(), description: description.to_owned(), path: path.into(), ..Program::default() }
     }
@@ -199,10 +235,6 @@ impl Program {
     /// `--name value`
     pub fn flag(self, name: &str, value: impl ToString) -> Program {
         self.arg(name).arg(value.to_string())
-    }
-
-    pub fn file(self, name: &str, path: &std::path::Path) -> Program {
-        self.flag(name, path.display())
     }
 
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Program {

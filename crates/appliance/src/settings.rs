@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use trellis_flower::Isolation;
+use trellis_flower::launch::LogLevel;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -38,6 +40,7 @@ pub struct Common {
     pub runtime: Runtime,
     /// Whose apps run; equal on both sides. `None`: the one of the image.
     pub flower_version: Option<String>,
+    #[serde(with = "trellis_flower::isolation::lowercase")]
     pub isolation: Isolation,
     pub log_level: LogLevel,
     pub json_logs: bool,
@@ -67,22 +70,6 @@ pub enum FlowerBy {
     Packages,
     Docker,
     Podman,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Isolation {
-    Subprocess,
-    Process,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    Debug,
-    Info,
-    Warning,
-    Error,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,7 +1,9 @@
 //! Whose programs run, and what those of Flower cannot do.
 
+use trellis_flower::Isolation;
+
 use super::Reader;
-use crate::settings::{FlowerBy, Isolation, Role, Runtime};
+use crate::settings::{FlowerBy, Role, Runtime};
 
 /// What only our own programs know, and what it would mean to leave it out.
 const OURS_ALONE: [(&str, &str); 4] = [
@@ -49,8 +51,5 @@ pub fn read(reader: &mut Reader) -> Runtime {
 }
 
 pub fn isolation(reader: &mut Reader) -> Isolation {
-    match reader.choice("FL_ISOLATION") {
-        "process" => Isolation::Process,
-        _ => Isolation::Subprocess,
-    }
+    Isolation::parse(reader.choice("FL_ISOLATION")).unwrap_or(Isolation::Subprocess)
 }

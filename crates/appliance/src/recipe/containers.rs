@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use trellis_flower::Image;
+use trellis_flower::launch::SECRET_FILES;
+
 use super::{Program, Recipe, flower_version};
 use crate::settings::{Common, FlowerBy};
 
@@ -11,10 +14,9 @@ pub fn contain(mut recipe: Recipe, by: FlowerBy, common: &Common) -> Recipe {
     let engine = if by == FlowerBy::Podman { "podman" } else { "docker" };
     let mut read: BTreeSet<PathBuf> =
         recipe.files.keys().filter_map(|file| file.parent()).map(Path::to_owned).collect();
-    let files =
-        ["--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile", "--root-certificates", "--auth-supernode-private-key"];
     for program in &recipe.programs {
-        let values = program.args.windows(2).filter(|pair| files.contains(&pair[0].as_str())).map(|pair| &pair[1]);
+        let reads = |pair: &&[String]| SECRET_FILES.contains(&pair[0].as_str());
+        let values = program.args.windows(2).filter(reads).map(|pair| &pair[1]);
         // Directories: a file that is replaced by another would be the old one for ever.
         read.extend(values.filter_map(|file| Path::new(file).parent()).map(Path::to_owned));
     }
@@ -36,7 +38,7 @@ fn run(
 ) -> Program {
     let container = format!("trellis-{}", program.name);
     let entry = program.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let image = format!("flwr/{}:{version}", entry.trim_start_matches("flower-"));
+    let image = Image::published(entry.trim_start_matches("flower-"), version);
     let mut command = Program::new(&program.name, &program.description, format!("/usr/bin/{engine}"));
     for word in ["run", "--rm", "--network", "host", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"] {
         command = command.arg(word);

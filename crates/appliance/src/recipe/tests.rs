@@ -2,9 +2,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use trellis_flower::Isolation;
+use trellis_flower::launch::{LogLevel, SuperLink, SuperNode};
+use trellis_testing::launch::{User, undeclared};
+
 use super::*;
 use crate::settings::{
-    Backoff, Certificates, Framework, Gpu, Isolation, Keepalive, Limit, SuperLinkSettings, SuperNodeSettings, Training,
+    Backoff, Certificates, Checkpoints, Framework, Gpu, Limit, SuperLinkSettings, SuperNodeSettings, Training,
 };
 
 pub fn common() -> Common {
@@ -17,7 +21,7 @@ pub fn common() -> Common {
         log_level: LogLevel::Info,
         json_logs: false,
         tls: true,
-        keepalive: Keepalive { interval: Duration::from_secs(60), timeout: Duration::from_secs(20) },
+        keepalive: crate::settings::Keepalive { interval: Duration::from_secs(60), timeout: Duration::from_secs(20) },
         report_ready: true,
         defer_while_training: true,
         routes: Vec::new(),
@@ -92,12 +96,12 @@ fn our_superlink() {
     let recipe = recipe(&settings, &around, &place()).expect("a recipe");
     assert_eq!(
         typed(&recipe.programs[0]),
-        "/usr/bin/trellis superlink --host 127.0.0.1 --port 8000 --fleet-api-address 0.0.0.0:9092 --control-api-address \
-         127.0.0.1:9093 --serverappio-api-address 127.0.0.1:9091 --isolation subprocess --state-dir \
-         /var/lib/trellis/superlink --database /var/lib/trellis/superlink/state/state.db --ssl-certfile \
-         /var/lib/trellis/tls/own/server.pem --ssl-keyfile /var/lib/trellis/tls/own/server.key --ssl-ca-certfile \
-         /var/lib/trellis/tls/own/ca.crt --endpoint 10.0.0.5 --run-defaults /etc/trellis/run-defaults.toml \
-         --keepalive-interval 60s --keepalive-timeout 20s --log-level info"
+        "/usr/bin/trellis superlink --isolation subprocess --ssl-certfile /var/lib/trellis/tls/own/server.pem \
+         --ssl-keyfile /var/lib/trellis/tls/own/server.key --ssl-ca-certfile /var/lib/trellis/tls/own/ca.crt \
+         --host 127.0.0.1 --port 8000 --control-api-address 127.0.0.1:9093 --fleet-api-address 0.0.0.0:9092 \
+         --serverappio-api-address 127.0.0.1:9091 --endpoint 10.0.0.5 --state-dir /var/lib/trellis/superlink --database \
+         /var/lib/trellis/superlink/state/state.db --run-defaults /etc/trellis/run-defaults.toml --log-level info \
+         --keepalive-interval 60s --keepalive-timeout 20s"
     );
     assert_eq!(recipe.files.values().collect::<Vec<_>>(), ["a = 1\n"], "what nobody said is no default");
 }
@@ -108,10 +112,10 @@ fn our_node_is_patient_without_end_and_has_its_shard() {
     let recipe = recipe(&settings, &found(), &place()).expect("a recipe");
     assert_eq!(
         typed(&recipe.programs[0]),
-        "/usr/bin/trellis supernode --superlink 10.0.0.5:9092 --state-dir /var/lib/trellis/supernode --node-config \
-         /etc/trellis/node-config.toml --isolation subprocess --root-certificates /var/lib/trellis/trust/ca.crt \
-         --backoff exponential --backoff-max 300s --gpus none --keepalive-interval 60s --keepalive-timeout 20s \
-         --log-level info"
+        "/usr/bin/trellis supernode --superlink 10.0.0.5:9092 --isolation subprocess --root-certificates \
+         /var/lib/trellis/trust/ca.crt --state-dir /var/lib/trellis/supernode --log-level info --keepalive-interval 60s \
+         --keepalive-timeout 20s --backoff exponential --backoff-max 300s --gpus none --node-config \
+         /etc/trellis/node-config.toml"
     );
     let config = recipe.files.values().next().expect("a node config");
     assert_eq!(config, "partition-id = 1\nnum-partitions = 2\n");
@@ -146,13 +150,14 @@ fn official_programs_are_told_what_their_release_understands() {
     for (version, link, exec) in [
         (
             "1.25.0",
-            "--fleet-api-address 0.0.0.0:9092 --control-api-address 127.0.0.1:9093 --serverappio-api-address 127.0.0.1:9091",
-            "--appio-api-address 127.0.0.1:9091 --insecure --plugin-type serverapp",
+            "--fleet-api-address 0.0.0.0:9092 --control-api-address 127.0.0.1:9093 --serverappio-api-address 127.0.0.1:9091 \
+             --database /var/lib/trellis/superlink/state/state.db --storage-dir /var/lib/trellis/superlink/apps",
+            "--plugin-type serverapp --appio-api-address 127.0.0.1:9091 --insecure",
         ),
         (
             "1.36.0",
             "--fleet-api-address 0.0.0.0:9092 --control-api-address 127.0.0.1:9093 --host 127.0.0.1 --port 9091",
-            "--runtime-api-address 127.0.0.1:9091 --insecure --plugin-type serverapp",
+            "--plugin-type serverapp --runtime-api-address 127.0.0.1:9091 --insecure",
         ),
         (
             "1.38.0",
@@ -167,10 +172,12 @@ fn official_programs_are_told_what_their_release_understands() {
         settings.common.isolation = Isolation::Process;
         let recipe = recipe(&settings, &Surroundings::default(), &place()).expect("a recipe");
         let lines: Vec<String> = recipe.programs.iter().map(typed).collect();
-        assert!(
-            lines[0].starts_with(&format!("/opt/trellis/flower-{version}/bin/flower-superlink {link}")),
-            "{lines:?}"
+        let program = format!("/opt/trellis/flower-{version}/bin/flower-superlink --isolation process");
+        let served = "/var/lib/trellis/tls/own";
+        let files = format!(
+            "--ssl-certfile {served}/server.pem --ssl-keyfile {served}/server.key --ssl-ca-certfile {served}/ca.crt"
         );
+        assert!(lines[0].starts_with(&format!("{program} {files} {link}")), "{lines:?}");
         assert!(lines[1].contains(exec), "{lines:?}");
     }
 }
@@ -185,6 +192,99 @@ fn containers_have_no_rights_and_see_only_what_they_need() {
     assert!(line.contains("--volume /var/lib/trellis/trust:/var/lib/trellis/trust:ro"), "{line}");
     assert!(line.contains("flwr/supernode:1.42.0 --superlink 10.0.0.5:9092"), "{line}");
     assert!(!line.contains("authority"), "{line}");
+}
+
+/// Process isolation has the apps of a node started by the SuperExec.
+#[test]
+fn a_superexec_sees_the_gpus_of_its_node() {
+    let mut said = node();
+    said.gpu = Some(Gpu { visible: Some(vec![1]), memory_fraction: 1.0, fallback_to_cpu: false });
+    let runtime = Runtime::Flower { by: FlowerBy::Packages };
+    let common = Common { runtime, isolation: Isolation::Process, ..common() };
+    let settings = Settings { common, role: RoleSettings::SuperNode(said) };
+    let recipe = recipe(&settings, &found(), &place()).expect("a recipe");
+    assert_eq!(recipe.programs.len(), 2);
+    for program in &recipe.programs {
+        assert_eq!(program.env["CUDA_VISIBLE_DEVICES"], "1", "{}", program.name);
+    }
+}
+
+/// Descriptions that differ from the usual one in what settings or the machine can change.
+fn superlinks() -> Vec<SuperLink> {
+    let mut all = Vec::new();
+    let mut change = |change: &dyn Fn(&mut Common, &mut SuperLinkSettings, &mut Surroundings)| {
+        let Settings { mut common, role: RoleSettings::SuperLink(mut link) } = superlink() else {
+            panic!("it is a SuperLink")
+        };
+        let mut around = Surroundings::default();
+        change(&mut common, &mut link, &mut around);
+        all.push(superlink::describe(&common, &link, &around, &place()));
+    };
+    change(&|_, _, _| {});
+    change(&|common, _, _| common.runtime = Runtime::Flower { by: FlowerBy::Packages });
+    change(&|common, _, _| common.isolation = Isolation::Process);
+    change(&|common, _, _| common.log_level = LogLevel::Error);
+    change(&|common, _, _| common.json_logs = true);
+    change(&|common, _, _| common.tls = false);
+    change(&|common, _, _| common.keepalive.interval = Duration::from_secs(7));
+    change(&|common, _, _| common.flower_version = Some("1.30.0".into()));
+    change(&|_, link, _| link.fleet.set_port(1));
+    change(&|_, link, _| link.control.set_port(2));
+    change(&|_, link, _| link.http.set_port(3));
+    change(&|_, link, _| link.database = "other.db".into());
+    change(&|_, link, _| link.node_auth = true);
+    change(&|_, link, _| link.admin_token = Some("t".into()));
+    change(&|_, link, _| link.metrics_port = Some(9464));
+    change(&|_, link, _| link.training.checkpoints = Some(Checkpoints { every_rounds: 1, directory: "m".into() }));
+    change(&|_, link, _| {
+        link.training.config = BTreeMap::from([("a".into(), 1.into())]);
+        link.training.said = vec!["a".into()];
+    });
+    change(&|_, _, around| around.python = true);
+    change(&|_, _, around| around.advertised = "10.0.0.5".parse().ok());
+    change(&|_, _, around| around.apps_port = Some(5));
+    all
+}
+
+fn supernodes() -> Vec<SuperNode> {
+    let mut all = Vec::new();
+    let mut change = |change: &dyn Fn(&mut Common, &mut SuperNodeSettings, &mut Surroundings)| {
+        let (mut common, mut node, mut around) = (common(), node(), found());
+        change(&mut common, &mut node, &mut around);
+        all.push(supernode::describe(&common, &node, &around, &place()).expect("a SuperLink was found"));
+    };
+    let gpu = Gpu { visible: Some(vec![0]), memory_fraction: 0.5, fallback_to_cpu: false };
+    change(&|_, _, _| {});
+    change(&|common, _, _| common.isolation = Isolation::Process);
+    change(&|common, _, _| common.tls = false);
+    change(&|_, node, _| node.node_config = BTreeMap::from([("a".into(), 1.into())]));
+    change(&|_, node, _| node.max_retries = Limit::At(1));
+    change(&|_, node, _| node.max_wait = Limit::At(1));
+    change(&|_, node, _| node.backoff.exponential = false);
+    change(&|_, node, _| node.client_app = Some("native:mlp".into()));
+    change(&|_, node, _| node.gpu = Some(gpu.clone()));
+    change(&|_, _, around| around.node_key = Some("/k".into()));
+    change(&|_, _, around| around.name = Some("a".into()));
+    change(&|_, _, around| {
+        let other = around.coordinator.clone().map(|found| Coordinator { endpoint: "b:1".into(), ..found });
+        around.coordinator = other;
+    });
+    all
+}
+
+#[test]
+fn every_field_of_a_launch_can_be_changed_or_is_declared() {
+    let (links, nodes) = (superlinks(), supernodes());
+    let common = links.iter().flat_map(|link| link.common.differences(&links[0].common)).collect();
+    let link = links.iter().flat_map(|link| link.differences(&links[0])).collect();
+    let node = nodes.iter().flat_map(|node| node.differences(&nodes[0])).collect();
+    for (name, fields, changed) in [
+        ("Common", launch::Common::FIELDS, common),
+        ("SuperLink", SuperLink::FIELDS, link),
+        ("SuperNode", SuperNode::FIELDS, node),
+    ] {
+        assert_eq!(undeclared(User::Appliance, name, fields, &changed), Vec::<String>::new());
+    }
 }
 
 #[test]
