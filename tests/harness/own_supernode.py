@@ -191,9 +191,7 @@ class OwnSupernode:
 
 def app_port_flags(release: Flower, port: int) -> list[str]:
     """Where the node serves apps, in the words of that release: both are to be understood."""
-    if release.node_has_one_port:
-        return ["--host", HOST, "--port", str(port)]
-    return ["--clientappio-api-address", f"{HOST}:{port}"]
+    return release.arguments("supernode_apps", host=HOST, apps_port=port, apps=f"{HOST}:{port}")
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,6 +1,7 @@
 """An installed official Flower release: where its commands are, and the arguments that they take.
 
-In which release a flag, a transport or a file changed stands in `changes.json`, which crates/flower writes.
+In which release a transport or a file changed stands in `changes.json`, the arguments of each release in `launch.json`. Both are
+written by crates/flower.
 """
 
 import json
@@ -12,6 +13,7 @@ from provision import DEFAULT_VERSION, CannotBeHad, provision
 DEFAULT = DEFAULT_VERSION
 GRPC, HTTP = "grpc", "http"
 CHANGES = json.loads((Path(__file__).parent / "changes.json").read_text())
+LAUNCH = json.loads((Path(__file__).parent / "launch.json").read_text())
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ class Flower:
 
     def command(self, name: str) -> str:
         return str(self.bin / name)
+
+    def arguments(self, name: str, **values: object) -> list[str]:
+        """Arguments of the table, with values for its placeholders."""
+        return [word.format_map(values) for word in LAUNCH[str(self.minor)][name].split()]
 
     @property
     def cli_transport(self) -> str:
@@ -56,11 +62,6 @@ class Flower:
         return not self.since("cli_reads_home")
 
     @property
-    def node_has_one_port(self) -> bool:
-        """Whether a SuperNode is told `--host` and `--port`, not the address of its ClientAppIo API."""
-        return self.since("apps_by_http")
-
-    @property
     def node_wants_certificate(self) -> bool:
         """Whether a SuperNode of a SuperLink with TLS has to serve its own ClientApps with TLS, too."""
         return self.since("control_by_http")
@@ -71,21 +72,9 @@ class Flower:
         return self.since("apps_by_http")
 
     @property
-    def superlink_keeps_files(self) -> bool:
-        return not self.since("apps_in_database")
-
-    @property
     def superlink_installs_packages(self) -> bool:
         """Whether it has to be told not to fetch an app's dependencies from a package index."""
         return self.since("installs_dependencies")
-
-    @property
-    def superexec_address_flag(self) -> str:
-        return "--runtime-api-address" if self.since("runtime_api_address") else "--appio-api-address"
-
-    @property
-    def superexec_has_plugins(self) -> bool:
-        return not self.since("no_superexec_plugins")
 
 
 _known: dict[str, Flower | CannotBeHad] = {}

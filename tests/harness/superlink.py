@@ -165,9 +165,7 @@ class Superlink:
 
 
 def official_program(release: Flower, state_dir: Path) -> list[str]:
-    program = [release.command("flower-superlink"), "--database", str(state_dir / "state.db")]
-    if release.superlink_keeps_files:
-        program += ["--storage-dir", str(state_dir / "ffs")]
+    program = [release.command("flower-superlink"), *release.arguments("superlink_state", state=state_dir)]
     if release.superlink_installs_packages:
         program.append("--disable-runtime-dependency-installation")
     return program

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from harness.credentials import NodeKey, TlsFiles
-from harness.ports import HOST, free_address, free_port
+from harness.ports import HOST, free_port
 from harness.process import Process
 from harness.release import DEFAULT, HTTP, Flower, flower
 from harness.superlink import Superlink
@@ -56,10 +56,8 @@ class Supernode:
     def _argv(self):
         yield self._release.command("flower-supernode")
         yield from ("--superlink", self.address or self.superlink.fleet_for(self._release))
-        if self._release.node_has_one_port:
-            yield from ("--host", HOST, "--port", str(free_port()))
-        else:
-            yield from ("--clientappio-api-address", free_address())
+        port = free_port()
+        yield from self._release.arguments("supernode_apps", host=HOST, apps_port=port, apps=f"{HOST}:{port}")
         yield from ("--node-config", f"partition-id={self.partition} num-partitions={self.partitions}")
         tls = self.superlink.options.tls
         yield from ("--insecure",) if tls is None else ("--root-certificates", str(tls.ca))
@@ -81,8 +79,5 @@ def start_superexec(workspace: Workspace, superlink: Superlink) -> Process:
 
 def superexec_command(release: Flower, plugin: str, address: str, tls: TlsFiles | None = None) -> list[str]:
     """`flower-superexec` for the apps of a SuperLink or of a SuperNode."""
-    argv = [release.command("flower-superexec"), release.superexec_address_flag, address]
-    argv += ["--insecure"] if tls is None else ["--root-certificates", str(tls.ca)]
-    if release.superexec_has_plugins:
-        argv += ["--plugin-type", plugin]
-    return argv
+    argv = [release.command("flower-superexec"), *release.arguments(f"superexec_{plugin}", address=address)]
+    return [*argv, *(["--insecure"] if tls is None else ["--root-certificates", str(tls.ca)])]

@@ -13,6 +13,7 @@ import pytest
 from harness.matrix import BETWEEN, RELEASES
 from harness.process import Process
 from harness.release import flower
+from harness.supernode import superexec_command
 from harness.waiting import wait_for
 from harness.workspace import REPOSITORY, TESTS, Workspace
 from provision import CannotBeHad
@@ -65,8 +66,7 @@ class Node:
 
     def superexec(self, *flags: str) -> None:
         address = wait_for("the address", lambda: self.told()[0]["address"] if self.told() else None, LIMIT_S)
-        argv = [self.release.command("flower-superexec"), "--insecure", self.release.superexec_address_flag, address]
-        argv += ["--plugin-type", "clientapp"] if self.release.superexec_has_plugins else []
+        argv = superexec_command(self.release, "clientapp", address)
         self.workspace.start("superexec", [*argv, *flags], self.env)
 
     def outcomes(self) -> list[dict]:

@@ -10,14 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use http::HeaderMap;
 use rustix::process::geteuid;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_flower::changes::APPS_HAVE_TOKENS;
 use trellis_front::{Line, LineKey, Transport};
 
 use crate::config::{AppTrust, Isolation};
 use crate::dialect::{Client, Version};
 use crate::link::Link;
 
-/// From this release on, every call of a ServerApp carries a token.
-const TOKENS_SINCE: Version = Version { major: 1, minor: 28 };
 /// Headers with which a proxy names its client. A proxied call is not a call of the proxy's user.
 const FORWARDED: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 /// The state `ESTABLISHED` in the kernel's socket tables.
@@ -132,7 +131,7 @@ fn believes(trust: AppTrust, on_app_port: bool, peer: &Peer, own: u32) -> bool {
 /// The reason to refuse a ServerApp without a token before its peer is identified; `None` if the release sends no
 /// tokens.
 fn needs_token(isolation: Isolation, on_app_port: bool, client: &Client) -> Option<&'static str> {
-    let announces_tokens = client.version.is_some_and(|version| version >= TOKENS_SINCE);
+    let announces_tokens = client.version.is_some_and(|version| version >= Version::of(APPS_HAVE_TOKENS));
     if isolation == Isolation::Subprocess {
         return Some("the task token is missing: this SuperLink starts ServerApps itself, and each has one");
     }

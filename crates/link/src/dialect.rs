@@ -11,13 +11,14 @@ use std::fmt;
 
 use http::HeaderMap;
 use trellis_core::refusal::{Kind, Refusal};
+use trellis_flower::Release;
 use trellis_front::Transport;
 
 use crate::watch::metrics as label;
 
 /// The versions that this SuperLink was tested with.
-pub const OLDEST: Version = Version { major: 1, minor: 25 };
-pub const NEWEST: Version = Version { major: 1, minor: 42 };
+pub const OLDEST: Version = Version::of(Release::OLDEST);
+pub const NEWEST: Version = Version::of(Release::NEWEST);
 
 /// Longer version texts are cut.
 const VERSION_TEXT_BYTES: usize = 32;
@@ -38,6 +39,10 @@ pub struct Version {
 }
 
 impl Version {
+    pub const fn of(release: Release) -> Version {
+        Version { major: 1, minor: release.minor }
+    }
+
     fn parse(text: &str) -> Option<Version> {
         let mut numbers = text.split(['.', '-', '+']);
         Some(Version { major: numbers.next()?.parse().ok()?, minor: numbers.next()?.parse().ok()? })

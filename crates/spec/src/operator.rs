@@ -10,8 +10,8 @@ use trellis_flower::{Image, Release};
 
 use crate::document::{CoordinatorDraft, Fit, PoolDraft, SiteDraft, Spec, TrainingDraft};
 use crate::federation::{
-    Coordinator, Endpoints, Federation, Link, Monitoring, Name, Persistence, Pool, Runtime, Security, Site,
-    Tls, Training,
+    Coordinator, Endpoints, Federation, Link, Monitoring, Name, Persistence, Pool, Runtime, Security, Site, Tls,
+    Training,
 };
 use crate::kind::{Choice, Unavailable, choice, flag, name, text, whole};
 use crate::object::{self, Object};

@@ -90,6 +90,7 @@ const UNUSED_BY_KUBERNETES: &[Unused] = &[
     ("SuperLink", "endpoints", "the certificate has the names; the driver sets others in extraArgs"),
     ("SuperLink", "models", "they are in the state directory"),
     ("SuperLink", "run_defaults", NO_FIELD),
+    ("SuperNode", "name", "it is always the name of the pod"),
     ("SuperNode", "client_app", "the resource has no field for it; the driver sets it in extraArgs"),
     ("SuperNode", "max_retries", NO_FIELD),
     ("SuperNode", "max_wait_s", NO_FIELD),

@@ -17,7 +17,7 @@ use toml::{Table, Value};
 use trellis_api::Connection;
 use trellis_wire::token::Token;
 
-pub use app::{PYPROJECT, Release, app_here, is_app, reads_own_file};
+pub use app::{PYPROJECT, app_here, is_app, reads_own_file};
 use block::{Hindrance, Put, Taken, Wish};
 
 const ADDRESS: &str = "address";

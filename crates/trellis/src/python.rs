@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::process::Command;
-
-use crate::flwr_connection::Release;
+use trellis_flower::Release;
 
 /// Scripts that come with the official packages; the first that is found tells where they are.
 const SCRIPTS: [&str; 3] = ["flwr", "flwr-serverapp", "flwr-clientapp"];
@@ -66,7 +65,7 @@ impl FlwrHere {
     }
 
     pub fn release(&self) -> Option<Release> {
-        Release::parse(self.answer.as_ref().ok()?.flwr.as_deref()?)
+        Release::read(self.answer.as_ref().ok()?.flwr.as_deref()?)
     }
 }
 
@@ -121,7 +120,7 @@ mod tests {
             program(place.path(), "#!/bin/sh\necho noise\necho '{\"python\": \"3.11.2\", \"flwr\": \"1.42.0\"}'\n");
         let here = FlwrHere { interpreter: python.clone(), answer: ask(&python, true).await };
         assert_eq!(here.answer, Ok(answer));
-        assert_eq!(here.release(), Some(Release { major: 1, minor: 42 }));
+        assert_eq!(here.release(), Some(Release::of(42)));
         assert_eq!(interpreter(Some(place.path().as_os_str())), Some(python));
         assert_eq!(interpreter(Some("/nowhere".as_ref())), None);
     }

@@ -2,13 +2,15 @@
 
 use std::process::ExitCode;
 
+use trellis_flower::Release;
+
 use crate::remote::{self, OutputArgs};
 
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (serves Flower 1.25 to 1.42, over gRPC and HTTP)");
 
 pub fn run(output: &OutputArgs) -> ExitCode {
-    let told =
-        serde_json::json!({"version": env!("CARGO_PKG_VERSION"), "flower": {"oldest": "1.25", "newest": "1.42"}});
+    let flower = serde_json::json!({"oldest": Release::OLDEST.series(), "newest": Release::NEWEST.series()});
+    let told = serde_json::json!({"version": env!("CARGO_PKG_VERSION"), "flower": flower});
     output.print(&told, || remote::print(&format!("trellis {VERSION}\n")));
     ExitCode::SUCCESS
 }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
+use trellis_flower::Release;
+use trellis_flower::changes::CLI_READS_HOME;
 
 use super::block::{self, Wish};
 use super::{DEFAULT, file};
@@ -11,34 +13,10 @@ const TOOL: [&str; 2] = ["tool", "flwr"];
 const FEDERATIONS: &str = "federations";
 const CONNECTIONS: [&str; 3] = ["tool", "flwr", FEDERATIONS];
 pub const PYPROJECT: &str = "pyproject.toml";
-/// Older ones look into the app, this one and later ones into their own file, where they move what they find in an app.
-const READS_OWN_FILE: Release = Release { major: 1, minor: 26 };
-
-/// Of the official packages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Release {
-    pub major: u32,
-    pub minor: u32,
-}
-
-impl Release {
-    /// `1.25.0`, `1.30.0.dev20260101`.
-    pub fn parse(version: &str) -> Option<Release> {
-        let mut parts = version.trim().split('.');
-        let mut number = || parts.next()?.parse().ok();
-        Some(Release { major: number()?, minor: number()? })
-    }
-}
-
-impl std::fmt::Display for Release {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
 
 /// Whether this release finds connections without looking into the app.
 pub fn reads_own_file(release: Release) -> bool {
-    release >= READS_OWN_FILE
+    release >= CLI_READS_HOME
 }
 
 /// The directory, if connections for this release of `flwr` belong into its app. Where the release is not known, those apps are

@@ -42,7 +42,7 @@ pub struct BuildArgs {
     /// The trellis that goes into the image, statically linked; this one if none is given
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    #[arg(long, value_name = "X.Y.Z", default_value = "1.42.0")]
+    #[arg(long, value_name = "X.Y.Z", default_value = trellis_flower::Release::NEWEST_TEXT)]
     flower_version: String,
     /// Where packages are kept for the next build; below the output directory if none is given
     #[arg(long, value_name = "DIR")]

@@ -16,7 +16,7 @@ pub struct RecipeArgs {
     framework: FrameworkName,
     #[arg(long)]
     edge: bool,
-    #[arg(long, value_name = "X.Y.Z", default_value = "1.42.0")]
+    #[arg(long, value_name = "X.Y.Z", default_value = trellis_flower::Release::NEWEST_TEXT)]
     flower_version: String,
     /// Only the packages of Debian, one in a line
     #[arg(long, conflicts_with = "requirements")]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use toml::Value;
-use trellis_flower::Isolation;
 use trellis_client::Security;
+use trellis_flower::Isolation;
 use trellis_node::config::{AppMode, Backoff, Gpus, Spare, TransportChoice, WhenMissing};
 use trellis_sandbox::Network;
 

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use trellis_api::{Client, Connection};
+use trellis_flower::Release;
 use trellis_wire::token::Token;
 
-use crate::flwr_connection::{self, PYPROJECT, Release, Written, app_here, reads_own_file, save_certificates};
+use crate::flwr_connection::{self, PYPROJECT, Written, app_here, reads_own_file, save_certificates};
 use crate::python::FlwrHere;
 
 /// A connection that was written, and what the user still has to do.
@@ -65,9 +66,11 @@ fn hint(name: &str, release: Option<Release>, in_app: bool) -> Option<String> {
     let command = format!("`trellis connect {name} --app DIR`");
     match (release, in_app) {
         (Some(release), _) if reads_own_file(release) => None,
-        (Some(release), true) => Some(format!("Flower {release} reads {PYPROJECT}: for other apps, run {command}")),
+        (Some(release), true) => {
+            Some(format!("Flower {} reads {PYPROJECT}: for other apps, run {command}", release.series()))
+        }
         (Some(release), false) => {
-            let what = format!("Flower {release} reads connections from the app's {PYPROJECT}");
+            let what = format!("Flower {} reads connections from the app's {PYPROJECT}", release.series());
             Some(format!("{what}: run {command} first, with DIR the directory of the app"))
         }
         (None, true) => None,
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn users_of_1_25_are_told_the_command_that_they_need() {
-        let release = |minor| Some(Release { major: 1, minor });
+        let release = |minor| Some(Release::of(minor));
         for (release, in_app, expected) in [
             (release(42), false, None),
             (release(26), true, None),

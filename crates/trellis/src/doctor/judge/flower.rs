@@ -1,13 +1,10 @@
 //! Official Flower beside us: its Python, and what its command line knows of us.
 
+use trellis_flower::Release;
+
 use crate::doctor::check::Check;
 use crate::doctor::facts::Connections;
-use crate::flwr_connection::Release;
 use crate::python::FlwrHere;
-
-/// Those whose protocols we speak.
-const OLDEST: Release = Release { major: 1, minor: 25 };
-const NEWEST: Release = Release { major: 1, minor: 42 };
 
 pub fn python(found: Option<&FlwrHere>) -> Check {
     const INSTALL: &str = "pip install flwr, in the environment that is active when nodes start; native apps need none";
@@ -29,16 +26,14 @@ pub fn python(found: Option<&FlwrHere>) -> Check {
             let fix = format!("install it again: {place} -m pip install --force-reinstall flwr=={version}");
             Check::problem("python", format!("{python}: flwr {version} cannot be imported ({trouble})"), fix)
         }
-        (Some(version), None, Some(release)) if (OLDEST..=NEWEST).contains(&release) => {
+        (Some(version), None, Some(release)) if release.is_supported() => {
             Check::ok("python", format!("flwr {version}, {python}"))
         }
         (Some(version), None, _) => {
-            let found = format!("flwr {version}, {python}; known to work are {OLDEST} to {NEWEST}");
-            Check::warning(
-                "python",
-                found,
-                format!("{place} -m pip install 'flwr>={OLDEST},<{}.{}'", NEWEST.major, NEWEST.minor + 1),
-            )
+            let (oldest, newest) = (Release::OLDEST.series(), Release::NEWEST.series());
+            let found = format!("flwr {version}, {python}; known to work are {oldest} to {newest}");
+            let end = Release::of(Release::NEWEST.minor + 1).series();
+            Check::warning("python", found, format!("{place} -m pip install 'flwr>={oldest},<{end}'"))
         }
     }
 }
