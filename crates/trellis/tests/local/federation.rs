@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, Sighting, Spec, Verb};
+use trellis_plan::{CoordinatorSpec, Desired, NodeSpec, OpenDriver, Sighting, Spec, Verb};
 use trellis_spec::Tls;
 
 use crate::scene::{Scene, coordinator, id, node, restart};

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trellis_plan::conformance::{Subject, driver_cases};
-use trellis_plan::{CoordinatorSpec, Desired, Driver, NodeSpec, Outcome, Part, ResourceId, Sighting, Spec, Verb};
+use trellis_plan::{
+    CoordinatorSpec, Desired, Driver, NodeSpec, OpenDriver, Outcome, Part, ResourceId, Sighting, Spec, Verb,
+};
 use trellis_spec::{ConfigValue, Isolation, Runtime, Tls};
 use trellis_testing::RealClock;
 

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use trellis_driver_local::{LocalDriver, LocalSettings};
 use trellis_plan::conformance::wishes;
 use trellis_plan::{
-    Action, CoordinatorSpec, Desired, Driver, Facts, NodeSpec, Observation, Order, Outcome, Part, Phase, ResourceId,
-    Sighting, Spec, Verb,
+    Action, CoordinatorSpec, Desired, Driver, Facts, NodeSpec, Observation, OpenDriver, Order, Outcome, Part, Phase,
+    ResourceId, Sighting, Spec, Verb,
 };
 use trellis_spec::{Containers, Name, Tls};
 use trellis_testing::processes;
