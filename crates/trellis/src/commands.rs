@@ -4,7 +4,6 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::settings::Program;
 use crate::{
     account, app, appliance, apply, audit, connect, doctor, down, help, image, keep, login, model, node, nodes,
     operator, pki, remote, run, runs, schema, serverapp, status, token, top, up, whoami,
@@ -94,11 +93,10 @@ pub fn parse(called: &'static str, arguments: Vec<OsString>) -> Result<Command, 
 
 /// Everything that clap knows about this program.
 pub fn declared() -> clap::Command {
-    fn with<C>(program: &'static Program<C>) -> impl FnOnce(clap::Command) -> clap::Command {
-        |command| program.arguments(command)
-    }
-    Trellis::command()
-        .mut_subcommand("superlink", with(&SUPERLINK))
-        .mut_subcommand("supernode", with(&SUPERNODE))
-        .mut_subcommand("server", with(&SERVER))
+    Trellis::command().mut_subcommands(|command| match command.get_name() {
+        "superlink" => SUPERLINK.arguments(command),
+        "supernode" => SUPERNODE.arguments(command),
+        "server" => SERVER.arguments(command),
+        _ => command,
+    })
 }

@@ -232,6 +232,19 @@ codes: 0 it is so.
     }
 
     #[test]
+    fn programs_are_described_by_their_own_words() {
+        let command = declared();
+        for (name, about) in [
+            ("superlink", "Serve a federation; also when called as flower-superlink"),
+            ("supernode", "Take part in a federation; also when called as flower-supernode"),
+            ("server", "Keep federations as their documents say, and serve the API and the page"),
+        ] {
+            let found = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
+            assert_eq!(found.as_deref(), Some(about));
+        }
+    }
+
+    #[test]
     fn every_command_about_a_federation_takes_its_name_by_a_flag() {
         for name in [
             "up", "down", "delete", "status", "top", "scale", "nodes", "connect", "run", "runs", "logs", "stop",

@@ -326,7 +326,7 @@ pub static SUPERNODE: Program<Checked> = Program {
     },
 };
 
-/// What is asked of a running node. Taken before the flags are read.
+// What is asked of a running node, before the flags are read. A doc comment here would replace the help of the program.
 #[derive(Debug, Subcommand)]
 pub enum Question {
     Status(StatusArgs),

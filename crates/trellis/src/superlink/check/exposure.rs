@@ -9,8 +9,8 @@ use super::security::TLS_FILES;
 use crate::settings::Place;
 use crate::settings::kind::Choice;
 
-/// `None`: by who can reach the addresses.
-const ACCOUNT_AUTH: Choice<Option<bool>> = Choice(&[("auto", None), ("on", Some(true)), ("off", Some(false))]);
+/// `None`: by who can reach the addresses. A refused word counts as `on`.
+const ACCOUNT_AUTH: Choice<Option<bool>> = Choice(&[("on", Some(true)), ("off", Some(false)), ("auto", None)]);
 
 const OPEN_HERE: &str = "every user and every program of this machine can submit runs, and so execute code as the user of this \
                          SuperLink and on every node: no account is asked for; --account-auth on asks who calls";
@@ -44,7 +44,8 @@ impl Checker<'_> {
     /// Whether Control calls need the token of an account.
     pub(super) fn accounts(&mut self, addresses: &Addresses) {
         let reachable = on_network([&addresses.http, &addresses.control]);
-        let wanted = self.read("account-auth", &ACCOUNT_AUTH).flatten();
+        let given = self.is_given("account-auth");
+        let wanted = self.read("account-auth", &ACCOUNT_AUTH).flatten().filter(|_| given);
         self.checked.config.accounts = wanted.unwrap_or(!reachable.is_empty());
         if !self.checked.config.accounts && reachable.is_empty() {
             self.warn(OPEN_HERE);
