@@ -40,10 +40,10 @@ async fn a_call_is_a_post_of_json_with_the_token() {
 async fn questions_are_as_the_contract_has_them() {
     let server = Server::answering(&[(404, r#"{"detail": "no"}"#)]).await;
     let link = superlink(server.port, None);
-    let _ = link.call(&CreateToken { account: "ada".to_owned(), label: "ci".to_owned(), ttl_s: Some(60) }).await;
+    let _ = link.call(&CreateToken { account: "ada".to_owned(), label: "ci".to_owned(), ttl_s: Some(60.0) }).await;
     let _ = link.call(&CreateToken { account: "ada".to_owned(), label: String::new(), ttl_s: None }).await;
-    let _ = link.call(&ListAudit { after: None, limit: 5 }).await;
-    let _ = link.call(&ListAudit { after: Some(7), limit: 5 }).await;
+    let _ = link.call(&ListAudit { after: None, limit: Some(5) }).await;
+    let _ = link.call(&ListAudit { after: Some(7), limit: Some(5) }).await;
     let bodies: Vec<_> = server.asked().into_iter().map(|asked| asked.body).collect();
     let expected = [
         json!({"account": "ada", "label": "ci", "ttl_s": 60}),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::peer::{TestLink, config, instruction, now};
+use super::peer::{TestLink, config, instruction, now, state_on_disk};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::{Code, Request};
 use trellis_link::config::Limits;

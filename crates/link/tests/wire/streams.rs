@@ -1,6 +1,5 @@
 //! A log stream ends when the reader's account loses its right.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
