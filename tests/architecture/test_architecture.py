@@ -9,6 +9,8 @@ from harness.workspace import REPOSITORY
 
 CRATES = REPOSITORY / "crates"
 MAX_CODE_LINES = 600
+MAX_FUNCTION_LINES = 70
+FUNCTION = re.compile(r"( *)(?:pub(?:\([^)]*\))? )?(?:const |async |unsafe )*fn (\w+)")
 # Beside the product: no crate of the product depends on them, except in its tests.
 BESIDE = {"bench", "fake-kubelet", "fake-one", "testing"}
 # Which crates may use a dependency. Other crates go through these.
@@ -127,8 +129,7 @@ def test_decision_code_does_not_read_the_clock_or_files(packages):
 
 def test_files_are_small():
     for path in sorted(CRATES.rglob("*.rs")):
-        lines = [line.strip() for line in path.read_text().splitlines()]
-        code = sum(1 for line in lines if line and not line.startswith("//"))
+        code = code_lines(path.read_text().splitlines())
         assert code <= MAX_CODE_LINES, f"{path.relative_to(REPOSITORY)} has {code} lines of code: split it by a noun"
 
 
@@ -144,3 +145,38 @@ def test_only_its_driver_names_a_kind_of_site():
         )
     for path, text in sources.items():
         assert not re.search(r"\.kind\(\) *[!=]= *\"", text), f"{path} compares the kind of a site with a word"
+
+
+def code_lines(lines):
+    return sum(1 for line in lines if line.strip() and not line.strip().startswith("//"))
+
+
+def functions(lines):
+    """Name and lines of each function, in a file as rustfmt leaves it."""
+    for number, line in enumerate(lines):
+        if not (match := FUNCTION.match(line)):
+            continue
+        indent, name = match.groups()
+        for length, following in enumerate(lines[number:], start=1):
+            # A trait's function without a body ends with its semicolon.
+            if following == f"{indent}}}" or (following.startswith(f"{indent}") and following.endswith((";", "{}")) and
+                                              following[len(indent):len(indent) + 1] not in ("", " ")):
+                yield name, lines[number : number + length]
+                break
+
+
+def production_files():
+    for path in sorted(CRATES.glob("*/src/**/*.rs")):
+        is_test = "tests" in path.parts or path.name in ("tests.rs", "testing.rs") or path.name.endswith("_tests.rs")
+        if not is_test:
+            yield path, path.read_text().split("#[cfg(test)]\nmod tests {")[0].splitlines()
+
+
+def test_functions_fit_a_screen():
+    names = set()
+    for path, lines in production_files():
+        for name, body in functions(lines):
+            names.add(name)
+            length = code_lines(body)
+            assert length <= MAX_FUNCTION_LINES, f"{path.relative_to(REPOSITORY)}: {name} has {length} lines: split it"
+    assert len(names) > 1000, "functions are no longer found"
