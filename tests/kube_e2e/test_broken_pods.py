@@ -17,7 +17,7 @@ ROUNDS = 100_000
 
 def stalled(cluster: RealCluster, name: str) -> tuple[str, str]:
     """Reason and message of the condition, where it holds."""
-    conditions = cluster.get("federation", name)["status"].get("conditions", [])
+    conditions = cluster.get("federation", name).get("status", {}).get("conditions", [])
     found = [each for each in conditions if each["type"] == "Stalled" and each["status"] == "True"]
     return (found[0]["reason"], found[0]["message"]) if found else ("", "")
 
