@@ -161,7 +161,9 @@ def staged(config: pytest.Config, identity: str, version: str, lifecycle: str, m
         with socket.create_server(("127.0.0.1", 0)) as listener:
             yield Scene(federation, identity, earlier, listener.getsockname()[1])
     finally:
-        del os.environ[SECRET], os.environ[NAMED]
+        # Another scene may be open, and may have taken them away.
+        for name in (SECRET, NAMED):
+            os.environ.pop(name, None)
         workspace.close()
         shutil.rmtree(workspace.root, ignore_errors=True)
 
