@@ -151,12 +151,11 @@ spec:
 
     #[test]
     fn relative_paths_begin_at_the_file_for_every_driver() {
-        let sites = "\
-  sites:
-  - {name: zone, opennebula: {endpoint: \"https://one.example.org/RPC2\", network: private, authFile: keys/one_auth}}
+        let sites = r#"  sites:
+  - {name: zone, opennebula: {endpoint: "https://one.example.org/RPC2", network: private, authFile: keys/one_auth}}
   - {name: lab, kubernetes: {kubeconfig: ../kubeconfig}}
   - {name: here, kubernetes: {kubeconfig: /etc/kubeconfig}}
-";
+"#;
         let directory = tempfile::tempdir().expect("a directory");
         let document = GOOD.replace("  coordinator: {python: venv/bin/python}\n", sites);
         fs::write(directory.path().join("a.yaml"), document).expect("written");

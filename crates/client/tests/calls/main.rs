@@ -46,7 +46,7 @@ async fn questions_are_as_the_contract_has_them() {
     let _ = link.call(&ListAudit { after: Some(7), limit: Some(5) }).await;
     let bodies: Vec<_> = server.asked().into_iter().map(|asked| asked.body).collect();
     let expected = [
-        json!({"account": "ada", "label": "ci", "ttl_s": 60.0}),
+        json!({"account": "ada", "label": "ci", "ttl_s": 60}),
         json!({"account": "ada", "label": ""}),
         json!({"limit": 5}),
         json!({"after": 7, "limit": 5}),
