@@ -69,6 +69,7 @@ const UNUSED_BY_LOCAL: &[Unused] = &[
 
 const UNUSED_BY_APPLIANCE: &[Unused] = &[
     ("Common", "health", "the agent calls the APIs and reads the socket and the log"),
+    ("Common", "home", "it is a directory of the state disk, the same in every VM"),
     ("Common", "env", NO_VARIABLE),
     ("Common", "extra_args", NO_VARIABLE),
     ("SuperLink", "apps_tls", LOOPBACK),
