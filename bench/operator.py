@@ -73,7 +73,7 @@ def federation(name: str) -> dict:
 
 
 class ControlPlane:
-    """An API server that nothing but the operator talks to (crates/testing)."""
+    """An API server that nothing but the operator talks to (crates/testing/testing)."""
 
     def __init__(self, home: Path):
         program = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug" / "kube-control-plane"

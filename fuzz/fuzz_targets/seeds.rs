@@ -6,9 +6,9 @@ use bytes::Bytes;
 use trellis_wire::object::{self, ObjectKind};
 
 const RECORDED: [&str; 3] = [
-    include_str!("../../crates/wire/tests/data/objects.jsonl"),
-    include_str!("../../crates/wire/tests/data/made.jsonl"),
-    include_str!("../../crates/wire/tests/data/errors.jsonl"),
+    include_str!("../../crates/runtime/wire/tests/data/objects.jsonl"),
+    include_str!("../../crates/runtime/wire/tests/data/made.jsonl"),
+    include_str!("../../crates/runtime/wire/tests/data/errors.jsonl"),
 ];
 
 pub fn all() -> &'static [Vec<u8>] {

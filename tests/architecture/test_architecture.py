@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from harness.workspace import REPOSITORY
@@ -41,9 +42,9 @@ ONCE = {
 }
 # The name in sources where it is not that of the package.
 LIBRARY_NAMES = {"rustls-webpki": "webpki"}
-# Files of crates/spec that may name a kind of site: the kinds themselves, what is exported, and the reader of documents that
+# Files of crates/control/spec that may name a kind of site: the kinds themselves, what is exported, and the reader of documents that
 # are always about Kubernetes. Beside them only the driver of a kind names it.
-KINDS = re.compile(r"spec/src/(site_kind(/.*)?|lib|operator)\.rs")
+KINDS = re.compile(r"control/spec/src/(site_kind(/.*)?|lib|operator)\.rs")
 pytestmark = pytest.mark.quick
 
 
@@ -56,6 +57,10 @@ def packages():
 
 def short(name):
     return name.removeprefix("trellis-")
+
+
+def directory(package):
+    return Path(package["manifest_path"]).parent
 
 
 def uses(package, ours):
@@ -95,10 +100,10 @@ def test_dependencies_are_used(packages):
     for name, package in packages.items():
         places = {None: ["src"], "dev": ["src", "tests", "examples", "benches"], "build": ["build.rs"]}
         for wanted in package["dependencies"]:
-            sources = "\n".join(rust_text(CRATES / name / place) for place in places[wanted["kind"]])
+            sources = "\n".join(rust_text(directory(package) / place) for place in places[wanted["kind"]])
             crate = (wanted["rename"] or LIBRARY_NAMES.get(wanted["name"], wanted["name"])).replace("-", "_")
             if (name, wanted["name"]) not in USED_UNNAMED and not re.search(rf"\b{crate}\b", sources):
-                unused.append(f"crates/{name}: {wanted['name']} ({wanted['kind'] or 'normal'})")
+                unused.append(f"{name}: {wanted['name']} ({wanted['kind'] or 'normal'})")
     assert not unused, f"dependencies that no source names: {unused}"
 
 
@@ -110,14 +115,15 @@ def rust_text(path):
 def test_every_crate_is_on_the_map(packages):
     text = (REPOSITORY / "ARCHITECTURE.md").read_text()
     for name, package in packages.items():
-        assert re.search(rf"^crates/{name} ", text, re.MULTILINE), f"the map in ARCHITECTURE.md has no line for {name}"
-        assert package["description"], f"crates/{name}/Cargo.toml has no description"
+        place = directory(package).relative_to(REPOSITORY)
+        assert re.search(rf"^{place} ", text, re.MULTILINE), f"the map in ARCHITECTURE.md has no line for {place}"
+        assert package["description"], f"{place}/Cargo.toml has no description"
 
 
 @pytest.mark.parametrize("pattern", ONCE)
 def test_shared_small_things_are_defined_once(packages, pattern):
     for name in set(packages) - ONCE[pattern]:
-        for path in sorted((CRATES / name / "src").rglob("*.rs")):
+        for path in sorted((directory(packages[name]) / "src").rglob("*.rs")):
             found = re.search(pattern, path.read_text())
             assert not found, f"{path.relative_to(REPOSITORY)} has {found.group(0)!r}; it belongs to one of {ONCE[pattern]}"
 
@@ -134,12 +140,12 @@ def test_files_are_small():
 
 
 def test_only_its_driver_names_a_kind_of_site():
-    sources = {path.relative_to(CRATES).as_posix(): path.read_text() for path in sorted(CRATES.glob("*/src/**/*.rs"))}
+    sources = {path.relative_to(CRATES).as_posix(): path.read_text() for path in sorted(CRATES.glob("**/src/**/*.rs"))}
     kinds = {kind for text in sources.values() for kind in re.findall(r"impl SiteFields for (\w+)", text)}
     assert kinds >= {"LocalSite", "OneSite", "KubeSite"}
     for kind in kinds:
         named = {path for path, text in sources.items() if re.search(rf"\b{kind}\b", text)}
-        crates = {path.split("/")[0] for path in named if not KINDS.fullmatch(path)}
+        crates = {path.split("/src/")[0].split("/")[-1] for path in named if not KINDS.fullmatch(path)}
         assert len(crates) <= 1 and all(crate.startswith("driver-") for crate in crates), (
             f"{kind} is named in {crates}: what is different for a kind of site belongs behind plan::DriverKind"
         )
@@ -166,7 +172,7 @@ def functions(lines):
 
 
 def production_files():
-    for path in sorted(CRATES.glob("*/src/**/*.rs")):
+    for path in sorted(CRATES.glob("**/src/**/*.rs")):
         is_test = "tests" in path.parts or path.name in ("tests.rs", "testing.rs") or path.name.endswith("_tests.rs")
         if not is_test:
             yield path, path.read_text().split("#[cfg(test)]\nmod tests {")[0].splitlines()

@@ -1,6 +1,6 @@
 """A Kubernetes cluster for one test: a real control plane, the operator, and a kubelet whose pods are processes.
 
-All of it lives in one network namespace, pods in further ones (crates/fake-kubelet). Images are programs of this machine:
+All of it lives in one network namespace, pods in further ones (crates/testing/fake-kubelet). Images are programs of this machine:
 official Flower releases as they are installed in the test cache, and Trellis as it was built. Needs root.
 """
 

@@ -1,7 +1,7 @@
 """An installed official Flower release: where its commands are, and the arguments that they take.
 
 In which release a transport or a file changed stands in `changes.json`, the arguments of each release in `launch.json`. Both are
-written by crates/flower.
+written by crates/base/flower.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Which official SuperNodes work with which official SuperLinks, run for real: the table of crates/flower is what happens."""
+"""Which official SuperNodes work with which official SuperLinks, run for real: the table of crates/base/flower is what happens."""
 
 import json
 
@@ -11,7 +11,7 @@ from harness.supernode import Supernode
 from harness.workspace import TESTS
 from provision import CannotBeHad
 
-# SuperLink, SuperNode: whether they work together. Written by a test of crates/flower.
+# SuperLink, SuperNode: whether they work together. Written by a test of crates/base/flower.
 SKEW = json.loads((TESTS / "harness" / "skew.json").read_text())
 CANNOT_WORK = "cannot work"
 

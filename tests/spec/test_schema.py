@@ -42,7 +42,7 @@ def test_the_schema_is_the_published_one(schema):
 
 
 def test_good_documents_are_good(schema):
-    documents = ours("examples", "crates/spec/tests/canonical")
+    documents = ours("examples", "crates/control/spec/tests/canonical")
     assert len(documents) >= 10
     assert judged(schema, documents) == {name: [] for name in documents}
 

@@ -1,4 +1,4 @@
-// The REST API as data, written by hand from crates/api; a test compares it with docs/api/openapi.json.
+// The REST API as data, written by hand from crates/control/api; a test compares it with docs/api/openapi.json.
 // Knows nothing of how a call travels.
 // Ids of runs and nodes are text. Times are seconds since 1970, unless a name ends with `_ms`.
 

@@ -99,7 +99,7 @@ fn events_for_programs() {
     let timestamp = timestamp.as_str().expect("a text");
     assert!(timestamp.len() == "2026-01-01T00:00:00.000Z".len() && timestamp.ends_with('Z'), "{timestamp}");
     let source = started["source"].take();
-    assert!(source.as_str().is_some_and(|source| source.starts_with("crates/link/src/watch.rs:")), "{source}");
+    assert!(source.as_str().is_some_and(|source| source.starts_with("crates/runtime/link/src/watch.rs:")), "{source}");
     assert_eq!(
         started,
         json!({

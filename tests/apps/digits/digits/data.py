@@ -1,4 +1,4 @@
-"""The digits of crates/native/data/digits.bin, divided among partitions. Knows nothing of Flower."""
+"""The digits of crates/training/native/data/digits.bin, divided among partitions. Knows nothing of Flower."""
 
 from dataclasses import dataclass
 from pathlib import Path
